@@ -1,0 +1,70 @@
+# Every target does its own set-up: Python >= 3.11, make and pip's registry are all it needs.
+#
+#   PYTHON=python3.12 make test    the interpreter that .venv is made from
+#   make test PY=/path/to/python   use this interpreter as it is, install nothing
+#   make test ARGS="-k softmax"    extra arguments for the command that the target runs
+#   make gpu CUDA=12               the CUDA major version of the driver (13 unless told)
+
+PYTHON ?= python3
+CUDA ?= 13
+ARGS ?=
+
+ifeq ($(origin PY), undefined)
+PY := .venv/bin/python
+stamp = .venv/.installed-$(1)
+else
+stamp =
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench gpu clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(call stamp,base) ## trace, fuse, compile and time softmax, GELU and Black-Scholes (10 s)
+	$(PY) -m minijit demo $(ARGS)
+
+test: $(call stamp,test) ## run the tests
+	$(PY) -m pytest -n auto $(ARGS)
+
+check: $(call stamp,dev) ## lint, format, types, architecture
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/test_architecture.py
+
+format: $(call stamp,dev) ## apply the formatter and the lint fixes that are safe
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(call stamp,base) ## compare with eager NumPy (and JAX, where it is installed) in one run
+	$(PY) -m minijit bench $(ARGS)
+
+# The doctor comes first: without a GPU this ends here, before gigabytes of wheels are fetched.
+gpu: $(call stamp,test) ## on a machine with an NVIDIA GPU: its tests and benchmark
+	$(PY) -m minijit doctor --device driver
+	$(MAKE) --no-print-directory gpu-run
+
+.PHONY: gpu-run
+gpu-run: $(call stamp,cuda$(CUDA))
+	$(PY) -m minijit doctor --device cuda
+	$(PY) -m pytest -m gpu $(ARGS)
+	$(PY) -m minijit bench --device cuda
+
+clean: ## remove .venv and everything that was built
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment for all targets; a stamp says which extra went in, and pyproject.toml outdates it.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("minijit needs Python >= 3.11, this is %d.%d: set PYTHON=python3.x" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+
+.venv/.installed-base: pyproject.toml | .venv/bin/python
+	.venv/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.installed-%: pyproject.toml | .venv/bin/python
+	.venv/bin/python -m pip install --quiet --editable ".[$*]"
+	@touch $@

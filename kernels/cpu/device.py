@@ -1,0 +1,18 @@
+"""How Python functions of scalars become functions of the CPU target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+__all__ = ["device_function"]
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Return ``function`` compiled by Numba where it is called, and inlined there.
+
+    Divisions by zero give what IEEE 754 says instead of raising.
+    """
+    return njit(function, forceinline=True, error_model="numpy")

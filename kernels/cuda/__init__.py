@@ -1,0 +1,64 @@
+"""Device functions for CUDA: 128-bit accesses, maxima that keep NaN, warp and block reductions."""
+
+from __future__ import annotations
+
+from numba import cuda
+
+from minijit.kernels.cuda.block import add_exactly, total_of
+from minijit.kernels.cuda.indexing import (
+    advance,
+    block_index,
+    narrow,
+    quotient,
+    remainder,
+    thread_index,
+)
+from minijit.kernels.cuda.memory import (
+    load,
+    load_tail,
+    load_vector,
+    store,
+    store_tail,
+    store_vector,
+    zero,
+)
+from minijit.kernels.cuda.numeric import (
+    CASTS,
+    ceil,
+    floor,
+    maximum,
+    minimum,
+    rint,
+    round_half,
+    trunc,
+)
+
+#: What generated kernels refer to by name.
+VOCABULARY = {
+    "add_exactly": add_exactly,
+    "advance": advance,
+    "block_index": block_index,
+    "ceil": ceil,
+    "cuda": cuda,
+    "floor": floor,
+    "load": load,
+    "load_tail": load_tail,
+    "load_vector": load_vector,
+    "maximum": maximum,
+    "minimum": minimum,
+    "narrow": narrow,
+    "quotient": quotient,
+    "remainder": remainder,
+    "rint": rint,
+    "round_half": round_half,
+    "store": store,
+    "store_tail": store_tail,
+    "store_vector": store_vector,
+    "thread_index": thread_index,
+    "total_of": total_of,
+    "trunc": trunc,
+    "zero": zero,
+    **CASTS,
+}
+
+__all__ = ["VOCABULARY"]

@@ -1,0 +1,214 @@
+"""memory: typed loads and stores through raw pointers, one element or 128 bits at a time.
+
+Every pointer addresses global memory, and a buffer that a kernel reads is never written by it, so
+loads are marked invariant (``ld.global.nc``). float16 is held as float32 outside memory, bool is a
+byte in memory.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.extending import intrinsic
+
+VECTOR_BYTES = 16
+_GLOBAL = 1
+_BYTE = ir.IntType(8)
+_WORD = ir.IntType(32)
+_HALF = ir.HalfType()
+
+
+def register_type(memory):
+    """The Numba type in which an element of Numba type `memory` is held and computed."""
+    return types.float32 if memory == types.float16 else memory
+
+
+def _stored_type(memory):
+    """The LLVM type of an element in memory."""
+    if memory == types.float16:
+        return _HALF
+    if memory == types.float32:
+        return ir.FloatType()
+    if memory == types.float64:
+        return ir.DoubleType()
+    return _BYTE if memory == types.boolean else ir.IntType(memory.bitwidth)
+
+
+def _bytes(memory):
+    return 1 if memory == types.boolean else memory.bitwidth // 8
+
+
+def _address(builder, pointer, index, memory, kind):
+    """`&pointer[index]` in the global address space, as a pointer to LLVM type `kind`."""
+    stored = builder.bitcast(pointer, _stored_type(memory).as_pointer())
+    place = builder.gep(
+        builder.addrspacecast(stored, stored.type.pointee.as_pointer(_GLOBAL)), [index]
+    )
+    return builder.bitcast(place, kind.as_pointer(_GLOBAL))
+
+
+def _to_register(builder, value, memory):
+    if memory == types.float16:
+        return builder.fpext(value, ir.FloatType())
+    if memory == types.boolean:
+        return builder.icmp_unsigned("!=", value, ir.Constant(_BYTE, 0))
+    return value
+
+
+def _to_memory(builder, value, memory):
+    if memory == types.float16:
+        return builder.fptrunc(value, _HALF)
+    if memory == types.boolean:
+        return builder.zext(value, _BYTE) if value.type.width == 1 else value
+    return value
+
+
+def _invariant(builder, load):
+    load.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return load
+
+
+@intrinsic
+def load(typing_context, pointer, index):
+    """`pointer[index]`."""
+    memory = pointer.dtype
+
+    def generate(context, builder, signature, arguments):
+        place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
+        value = _invariant(builder, builder.load(place, align=_bytes(memory)))
+        return _to_register(builder, value, memory)
+
+    return register_type(memory)(pointer, index), generate
+
+
+@intrinsic
+def zero(typing_context, pointer):
+    """The zero of the pointer's register type."""
+    held = register_type(pointer.dtype)
+
+    def generate(context, builder, signature, arguments):
+        return context.get_constant_null(held)
+
+    return held(pointer), generate
+
+
+@intrinsic
+def store(typing_context, pointer, index, value):
+    """`pointer[index] = value`; the value has the pointer's register type."""
+    memory = pointer.dtype
+    held = register_type(memory)
+
+    def generate(context, builder, signature, arguments):
+        place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
+        builder.store(_to_memory(builder, arguments[2], memory), place, align=_bytes(memory))
+        return context.get_dummy_value()
+
+    return types.void(pointer, index, held), generate
+
+
+def _vector_kind(memory):
+    """The 128-bit LLVM vector that is moved: NVVM splits narrower elements than 32 bits."""
+    size = _bytes(memory)
+    kind = _stored_type(memory) if size >= 4 else _WORD
+    return ir.VectorType(kind, VECTOR_BYTES // max(size, 4))
+
+
+def _elements(builder, vector, memory):
+    """The elements of a moved vector, in order."""
+    kind = _stored_type(memory)
+    found = []
+    for place in range(vector.type.count):
+        word = builder.extract_element(vector, ir.Constant(_WORD, place))
+        if vector.type.element == kind:
+            found.append(word)
+            continue
+        bits = 8 * _bytes(memory)
+        for shift in range(0, 32, bits):
+            part = builder.lshr(word, ir.Constant(_WORD, shift))
+            found.append(builder.bitcast(builder.trunc(part, ir.IntType(bits)), kind))
+    return found
+
+
+def _vector(builder, elements, memory):
+    """The inverse of `_elements`."""
+    kind = _vector_kind(memory)
+    size = _bytes(memory)
+    words = elements
+    if size < 4:
+        words = []
+        for first in range(0, len(elements), 4 // size):
+            word = ir.Constant(_WORD, 0)
+            for lane, element in enumerate(elements[first : first + 4 // size]):
+                part = builder.zext(builder.bitcast(element, ir.IntType(8 * size)), _WORD)
+                word = builder.or_(word, builder.shl(part, ir.Constant(_WORD, 8 * size * lane)))
+            words.append(word)
+    vector = ir.Constant(kind, ir.Undefined)
+    for place, word in enumerate(words):
+        vector = builder.insert_element(vector, word, ir.Constant(_WORD, place))
+    return vector
+
+
+def _slot(context, builder, array_type, array, first, lane):
+    """Address of `array[first + lane]` of a local array."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [builder.add(first, ir.Constant(first.type, lane))])
+
+
+@intrinsic
+def load_vector(typing_context, into, first, pointer, index):
+    """`into[first:first + n] = pointer[index:index + n]`, one access of n * itemsize = 16 bytes.
+
+    `pointer + index` must be aligned to 16 bytes; `into` is a local array of the register type.
+    """
+    memory = pointer.dtype
+    access = _vector_kind(memory)
+
+    def generate(context, builder, signature, arguments):
+        array, at, base, offset = arguments
+        place = _address(builder, base, offset, memory, access)
+        vector = _invariant(builder, builder.load(place, align=VECTOR_BYTES))
+        for lane, element in enumerate(_elements(builder, vector, memory)):
+            slot = _slot(context, builder, into, array, at, lane)
+            context.pack_value(builder, into.dtype, _to_register(builder, element, memory), slot)
+        return context.get_dummy_value()
+
+    return types.void(into, first, pointer, index), generate
+
+
+@intrinsic
+def store_vector(typing_context, pointer, index, values, first):
+    """`pointer[index:index + n] = values[first:first + n]`, one access of n * itemsize = 16 bytes.
+
+    `pointer + index` must be aligned to 16 bytes; `values` is a local array of the register type.
+    """
+    memory = pointer.dtype
+    access = _vector_kind(memory)
+
+    def generate(context, builder, signature, arguments):
+        base, offset, array, at = arguments
+        elements = []
+        for lane in range(VECTOR_BYTES // _bytes(memory)):
+            slot = _slot(context, builder, values, array, at, lane)
+            value = context.unpack_value(builder, values.dtype, slot)
+            elements.append(_to_memory(builder, value, memory))
+        place = _address(builder, base, offset, memory, access)
+        builder.store(_vector(builder, elements, memory), place, align=VECTOR_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(pointer, index, values, first), generate
+
+
+@cuda.jit(device=True, forceinline=True)
+def load_tail(into, first, count, pointer, index, valid):
+    """`into[first:first + count] = pointer[index:index + count]`, zero from element `valid` on."""
+    for k in range(count):
+        into[first + k] = load(pointer, index + k) if k < valid else zero(pointer)
+
+
+@cuda.jit(device=True, forceinline=True)
+def store_tail(pointer, index, values, first, count, valid):
+    """`pointer[index:index + n] = values[first:first + n]` where n = min(count, valid)."""
+    for k in range(count):
+        if k < valid:
+            store(pointer, index + k, values[first + k])

@@ -1,0 +1,193 @@
+"""exp, exp2 and expm1: reduction to |r| <= ln(2) / 2 by powers of two, then a polynomial."""
+
+from __future__ import annotations
+
+from minijit.kernels.math.device import device
+from minijit.kernels.math.intrinsics import absolute, bits, fma, real, select
+from minijit.kernels.math.polynomial import polynomial
+from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
+
+# Adding this number (1.5 * 2**mantissa bits) rounds to a whole number and leaves it in the low
+# bits of the sum. Unlike a conversion to int it is defined for NaN, and it costs one addition.
+ROUNDER = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
+_ROUNDER_BITS = {FLOAT32: 0x4B400000, FLOAT64: 0x4338000000000000}
+_MANTISSA = {FLOAT32: 23, FLOAT64: 52}
+_BIAS = {FLOAT32: 127, FLOAT64: 1023}
+
+LOG2_E = 1.4426950408889634
+# ln(2) in two parts. The first has so few bits that its product with any exponent is exact.
+LN2_HIGH = {FLOAT32: 0.693359375, FLOAT64: 0.6931471803691238}
+LN2_LOW = {FLOAT32: -2.1219444005469057e-4, FLOAT64: 1.9082149292705877e-10}
+
+# (exp(r) - 1 - r) / r**2 on |r| <= 0.3535, least largest error (Remez).
+# float32: degree 4, error 2**-27.8 against r**2 + 0.01; float64: degree 10, 2**-63.2.
+_EXP = {
+    FLOAT32: (5.0e-01, 1.6666514e-01, 4.1666202e-02, 8.369679e-03, 1.3951318e-03),
+    FLOAT64: (
+        0.5,
+        0.16666666666666682,
+        0.04166666666666671,
+        0.008333333333317223,
+        0.0013888888888860323,
+        0.0001984126989735387,
+        2.480158737256034e-05,
+        2.7557232886532927e-06,
+        2.7557233115374125e-07,
+        2.5112982669580004e-08,
+        2.0927265521785065e-09,
+    ),
+}
+
+# (2**r - 1) / r on |r| <= 0.505, least largest error (Remez).
+# float32: degree 5, error 2**-28.8; float64: degree 11, 2**-64.1; medium: degree 8, 2**-45.7.
+_EXP2 = {
+    FLOAT32: (
+        6.931472e-01,
+        2.402265e-01,
+        5.5503257e-02,
+        9.618003e-03,
+        1.3401256e-03,
+        1.5476721e-04,
+    ),
+    FLOAT64: (
+        0.6931471805599453,
+        0.24022650695910072,
+        0.0555041086648217,
+        0.009618129107628496,
+        0.0013333558146388503,
+        0.0001540353039334015,
+        1.5252733858449726e-05,
+        1.3215486834028765e-06,
+        1.0178050164746925e-07,
+        7.054887835809166e-09,
+        4.45684720759943e-10,
+        2.574244008519021e-11,
+    ),
+}
+_EXP2_MEDIUM = (
+    0.6931471805599521,
+    0.24022650695706035,
+    0.05550410866428253,
+    0.009618129186154912,
+    0.0013333558257110577,
+    0.00015403436874154936,
+    1.5252641936308406e-05,
+    1.3259281225744773e-06,
+    1.0211526495397798e-07,
+)
+
+
+def clamp(x: Value, low: float, high: float) -> Value:
+    """x limited to [low, high]; NaN stays NaN."""
+    x = select(x > high, high, x)
+    return select(x < low, low, x)
+
+
+def power_of_two(rounded: Value, shift: int = 0) -> Value:
+    """2**(n + shift) for `rounded` = n + ROUNDER; n + shift must be a normal exponent."""
+    kind = rounded.kind
+    offset = _ROUNDER_BITS[kind] - _BIAS[kind] - shift
+    return real((bits(rounded) - offset) << _MANTISSA[kind])
+
+
+def scale(x: Value, rounded: Value) -> Value:
+    """x * 2**n for `rounded` = n + ROUNDER, into the subnormals and to infinity, rounded once."""
+    kind = rounded.kind
+    n = bits(rounded) - _ROUNDER_BITS[kind]
+    half = n >> 1
+    bias = _BIAS[kind]
+    first = real((half + bias) << _MANTISSA[kind])
+    second = real((n - half + bias) << _MANTISSA[kind])
+    return x * first * second
+
+
+def reduce_by_ln2(x: Value) -> tuple[Value, Value]:
+    """(n + ROUNDER, r) with x = n * ln(2) + r (Cody and Waite)."""
+    kind = x.kind
+    rounder = ROUNDER[kind]
+    rounded = fma(x, LOG2_E, rounder)
+    n = rounded - rounder
+    return rounded, fma(n, -LN2_LOW[kind], fma(n, -LN2_HIGH[kind], x))
+
+
+def expm1_reduced(r: Value) -> Value:
+    """exp(r) - 1 for |r| <= 0.3535."""
+    return fma(r * r, polynomial(r, _EXP[r.kind]), r)
+
+
+def exp_clamped(x: Value) -> Value:
+    """exp(x) for x within the limits beyond which the result is 0 or infinity anyway."""
+    rounded, r = reduce_by_ln2(x)
+    return scale(expm1_reduced(r) + 1.0, rounded)
+
+
+def exp2_medium(x: Value) -> Value:
+    """2**x in float64 to 2**-45 relative, for |x| <= 1000: more than a float32 result needs."""
+    rounded = x + ROUNDER[FLOAT64]
+    r = x - (rounded - ROUNDER[FLOAT64])
+    return fma(r, polynomial(r, _EXP2_MEDIUM), 1.0) * power_of_two(rounded)
+
+
+def exp_medium(x: Value) -> Value:
+    """exp(x) in float64 to 2**-44 relative, for |x| <= 200."""
+    return exp2_medium(x * LOG2_E)
+
+
+def expm1_of_sum(high: Value, low: Value) -> tuple[Value, Value]:
+    """(n + ROUNDER, q) with exp(high + low) = 2**n * (1 + q).
+
+    The low part is no more than a few units of the last place of the high one.
+    """
+    rounded, r = reduce_by_ln2(high)
+    return rounded, expm1_reduced(r + low)
+
+
+@device(FLOAT32)
+def exp_float32(x: Value) -> Value:
+    """exp(x)."""
+    return exp_clamped(clamp(x, -104.0, 89.0))
+
+
+@device(FLOAT64)
+def exp_float64(x: Value) -> Value:
+    """exp(x)."""
+    return exp_clamped(clamp(x, -746.0, 710.0))
+
+
+def _exp2(x: Value) -> Value:
+    rounded = x + ROUNDER[x.kind]
+    r = x - (rounded - ROUNDER[x.kind])
+    return scale(fma(r, polynomial(r, _EXP2[x.kind]), 1.0), rounded)
+
+
+@device(FLOAT32)
+def exp2_float32(x: Value) -> Value:
+    """2 ** x."""
+    return _exp2(clamp(x, -151.0, 128.0))
+
+
+@device(FLOAT64)
+def exp2_float64(x: Value) -> Value:
+    """2 ** x."""
+    return _exp2(clamp(x, -1076.0, 1024.0))
+
+
+def _expm1(x: Value, low: float, high: float) -> Value:
+    rounded, r = reduce_by_ln2(clamp(x, low, high))
+    # At half size, for 2**n itself overflows where the result does not yet.
+    half_power = power_of_two(rounded, -1)
+    y = fma(half_power, expm1_reduced(r), half_power - 0.5) * 2.0
+    # Halving would round a subnormal, and drop the sign of zero.
+    return select(absolute(x) < 1e-30, x, y)
+
+
+@device(FLOAT32)
+def expm1_float32(x: Value) -> Value:
+    """exp(x) - 1."""
+    return _expm1(x, -20.0, 89.0)
+
+
+@device(FLOAT64)
+def expm1_float64(x: Value) -> Value:
+    """exp(x) - 1."""
+    return _expm1(x, -40.0, 710.0)

@@ -1,0 +1,18 @@
+"""Polynomials in Horner's form with fused multiply-adds."""
+
+from __future__ import annotations
+
+from minijit.kernels.math.intrinsics import fma
+from minijit.kernels.math.value import Value
+
+
+def polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
+    """coefficients[0] + coefficients[1] * x + ... : lowest degree first.
+
+    Horner's order has the longest chain of dependent operations, but the fewest of them; the
+    independent elements of the loop around it fill the gaps.
+    """
+    result = x.of(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
+    return result

@@ -1,0 +1,1 @@
+"""What users call: jit, its stages, and the tools that look at programs without running them."""

@@ -1,0 +1,143 @@
+"""The stages between a function and its runs.
+
+``Lowered`` to look at the program, ``Compiled`` to run it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.primitive import Kind
+from minijit.lowering.kernel_ir import Role
+from minijit.lowering.source import KernelSource
+from minijit.runtime.memory_cache import Program
+from minijit.runtime.pipeline import optimize
+from minijit.runtime.plan import Plan
+
+__all__ = ["Compiled", "KernelInfo", "Lowered"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """One kernel of a compiled program.
+
+    Attributes:
+        name: Its name.
+        source: The Numba source.
+        inputs: Type and name of each input buffer and scalar.
+        outputs: Type and name of each output buffer.
+        schedule: How its iteration space is mapped to the machine.
+        ir: The kernel IR as text.
+    """
+
+    name: str
+    source: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    schedule: str
+    ir: str
+
+    def __str__(self) -> str:
+        """Return everything, for reading."""
+        return "\n".join(
+            (
+                f"kernel {self.name}",
+                f"  in:  {', '.join(self.inputs)}",
+                f"  out: {', '.join(self.outputs)}",
+                f"  schedule: {self.schedule}",
+                textwrap.indent(self.source, "    "),
+            )
+        )
+
+
+def describe(source: KernelSource) -> KernelInfo:
+    """Return what users are shown of a kernel."""
+    kernel = source.kernel
+    inputs = [f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.buffers if b.role is Role.INPUT]
+    inputs += [f"{a.dtype.name} {a.name}" for a in kernel.arguments]
+    outputs = [
+        f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.buffers if b.role is Role.OUTPUT
+    ]
+    return KernelInfo(
+        kernel.name, source.text, tuple(inputs), tuple(outputs), source.schedule, str(kernel)
+    )
+
+
+class Lowered:
+    """A traced program for one signature."""
+
+    def __init__(
+        self,
+        program: Program,
+        compile_now: Callable[[], Plan],
+        call: Callable[[Sequence[Any], dict[str, Any]], Any],
+    ) -> None:
+        """Keep what compiling needs; made by ``Jitted.lower``."""
+        self._program = program
+        self._compile = compile_now
+        self._call = call
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program as traced."""
+        return self._program.jaxpr
+
+    def as_text(self) -> str:
+        """Return the simplified program, as it is partitioned into kernels."""
+        return str(optimize(self._program.jaxpr))
+
+    def compile(self) -> Compiled:
+        """Compile, or take the program from the cache; ordinary calls will find it there."""
+        return Compiled(self._program, self._compile(), self._call)
+
+
+class Compiled:
+    """A compiled program; calling it does not trace.
+
+    It compiles again only for arrays that lie in memory in another way than those it was made for.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        call: Callable[[Sequence[Any], dict[str, Any]], Any],
+    ) -> None:
+        """Keep the plan; made by :meth:`Lowered.compile`."""
+        self._program = program
+        self._plan = plan
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arguments of exactly the types it was compiled for.
+
+        Raises:
+            TypeError: a type, a static value or the structure differs.
+        """
+        return self._call(args, kwargs)
+
+    def kernels(self) -> tuple[KernelInfo, ...]:
+        """Return the kernels in launch order."""
+        return tuple(map(describe, self._plan.sources))
+
+    def as_text(self) -> str:
+        """Return the sources of all kernels."""
+        return "\n\n".join(map(str, self.kernels()))
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return ``flops`` and ``bytes accessed`` of one call, counted from program and kernels."""
+        optimized = optimize(self._program.jaxpr)
+        flops = 0
+        for eqn in optimized.eqns:
+            counted = eqn.invars[0] if eqn.primitive.kind is Kind.REDUCTION else eqn.outvars[0]
+            flops += eqn.primitive.flops * counted.aval.size
+        moved = sum(b.size * b.dtype.itemsize for s in self._plan.sources for b in s.kernel.buffers)
+        return {
+            "flops": float(flops),
+            "bytes accessed": float(moved),
+            "kernels": float(len(self._plan.sources)),
+        }

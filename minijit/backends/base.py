@@ -1,0 +1,73 @@
+"""What a target must offer.
+
+Kernels from IR to source to binary without a device, then launches on one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from minijit.lowering.kernel_ir import Kernel
+from minijit.lowering.source import KernelSource
+
+__all__ = ["Backend", "Binary", "Launcher"]
+
+Launcher = Callable[[tuple[Any, ...]], None]
+"""Runs one loaded kernel on ``(*buffers, *arguments)``, in the order of the kernel's declaration;
+buffers are arrays of the backend, arguments NumPy scalars or Python numbers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binary:
+    """Machine code of one kernel, ready to be kept on disk.
+
+    Attributes:
+        code: A cubin, or a relocatable object file.
+        entry: Symbol of the kernel.
+        resources: What the compiler reported, for example registers, shared memory and spills.
+    """
+
+    code: bytes
+    entry: str
+    resources: Mapping[str, int]
+
+
+class Backend(Protocol):
+    """A device and its compiler."""
+
+    name: str
+    xp: Any
+    """The array library of eager and library steps: the module ``numpy`` or ``cupy``."""
+    few_rows: int
+    """A reduction with fewer rows than this does not fill the device: long ones are split."""
+
+    def emit(self, kernel: Kernel) -> KernelSource:
+        """Choose a schedule for ``kernel`` and write its source."""
+
+    def compile(self, source: KernelSource) -> Binary:
+        """Compile a source; needs no device."""
+
+    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+        """Make a binary callable on the device."""
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate an uninitialised C-contiguous array."""
+
+    def asarray(self, value: Any) -> Any:
+        """Return ``value`` as an array of this device, copying only when it lives elsewhere."""
+
+    def is_array(self, value: object) -> bool:
+        """Whether ``value`` is an array of this device that kernels read in place."""
+
+    def result(self, array: Any) -> Any:
+        """Return ``array`` as what users get.
+
+        An instance of the array class with ``block_until_ready``.
+        """
+
+    def synchronize(self) -> None:
+        """Wait until everything launched has finished."""

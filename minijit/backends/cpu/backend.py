@@ -1,0 +1,70 @@
+"""The CPU as a backend: NumPy holds the arrays, compiled kernels run on our threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.array import Array
+from minijit.backends.base import Binary, Launcher
+from minijit.backends.cpu.compiler import compile_source
+from minijit.backends.cpu.launch import make_launcher
+from minijit.backends.cpu.loader import load_object
+from minijit.backends.cpu.memory import empty
+from minijit.lowering.cpu import emit_cpu
+from minijit.lowering.kernel_ir import Kernel
+from minijit.lowering.source import KernelSource
+
+__all__ = ["CpuBackend"]
+
+
+class CpuBackend:
+    """Implements :class:`minijit.backends.base.Backend`."""
+
+    name = "cpu"
+    xp: Any = np
+    # A fixed number, not that of the cores: results must not depend on how many threads run.
+    few_rows = 32
+
+    def emit(self, kernel: Kernel) -> KernelSource:
+        """Choose a schedule for ``kernel`` and write its source."""
+        return emit_cpu(kernel)
+
+    def compile(self, source: KernelSource) -> Binary:
+        """Compile a source to a relocatable object file."""
+        return compile_source(source)
+
+    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+        """Load an object file; the launcher keeps its code alive."""
+        return make_launcher(source, load_object(binary.code))
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Allocate an uninitialised C-contiguous array."""
+        return empty(shape, dtype)
+
+    def asarray(self, value: Any) -> np.ndarray[Any, Any]:
+        """Return ``value`` as a NumPy array that kernels can read.
+
+        An array of another device is copied by its ``get`` method (CuPy), and so is one whose
+        elements do not lie at multiples of their size (a field of a structured array).
+        """
+        if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
+            value = value.get()
+        array = np.asarray(value)
+        size = array.itemsize
+        if not array.flags.aligned or any(stride % size for stride in array.strides):
+            return array.copy()
+        return array
+
+    def is_array(self, value: object) -> bool:
+        """Whether ``value`` is a NumPy array."""
+        return isinstance(value, np.ndarray)
+
+    def result(self, array: Any) -> Array:
+        """Return a NumPy array as an :class:`Array` of the same memory."""
+        return array if type(array) is Array else np.asarray(array).view(Array)
+
+    def synchronize(self) -> None:
+        """Return at once: launches return when they have finished."""

@@ -1,0 +1,235 @@
+"""The one module that touches Numba for the CPU: from a kernel's source to its object code."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import linecache
+import sys
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Binary
+from minijit.backends.cpu.loader import MATH_LIBRARY
+from minijit.lowering.cpu_launch import CpuLaunch
+from minijit.lowering.source import KernelSource
+
+__all__ = ["assembly", "compile_source", "cpu_fingerprint", "llvm_code"]
+
+_LLVM_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+
+
+def cpu_fingerprint() -> str:
+    """Return what object code depends on beside its source: processor, features, LLVM and Numba."""
+    import llvmlite.binding as llvm
+    import numba
+
+    features = llvm.get_host_cpu_features().flatten()
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{llvm.get_host_cpu_name()} {features} llvm {version} numba {numba.__version__}"
+
+
+def compile_source(source: KernelSource) -> Binary:
+    """Compile a kernel to relocatable object code.
+
+    Its entry has the signature ``void(int64 start, int64 stop, void* scratch, int64* args)``;
+    ``args`` holds the address of each buffer, then the bits of each scalar argument.
+
+    Raises:
+        RuntimeError: the code calls a function that is neither its own nor in the C library.
+    """
+    module = _optimised(source)
+    calls = [
+        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
+    ]
+    missing = [name for name in calls if not _in_c_library(name)]
+    if missing:
+        raise RuntimeError(f"kernel {source.kernel.name} calls unknown functions {missing}")
+    code = _machine().emit_object(module)
+    return Binary(code, source.kernel.name, {"bytes": len(code), "library_calls": len(calls)})
+
+
+def assembly(source: KernelSource) -> str:
+    """Return the assembly of what :func:`compile_source` compiles."""
+    return str(_machine().emit_assembly(_optimised(source)))
+
+
+def llvm_code(source: KernelSource) -> str:
+    """Return the optimised LLVM code of what :func:`compile_source` compiles."""
+    return str(_optimised(source))
+
+
+def _spare_scipy() -> None:
+    """Keep Numba's first compile from importing SciPy's linear algebra: half of its time.
+
+    Numba imports it only to note whether it is there, and again where it is used.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    from numba.np import linalg
+
+    check = linalg.ensure_blas
+
+    def look() -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ImportError("SciPy is not installed")
+
+    linalg.ensure_blas = look
+    try:
+        from numba.np import arraymath
+    finally:
+        linalg.ensure_blas = check
+    arraymath.ensure_blas = check
+
+
+@functools.cache
+def _machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def _in_c_library(name: str) -> bool:
+    libraries = (ctypes.CDLL(MATH_LIBRARY[sys.platform]), ctypes.pythonapi)
+    return any(hasattr(library, name) for library in libraries)
+
+
+def _pointee(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of an element in memory as generated code sees it."""
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    return np.dtype(np.uint16) if dtype == np.float16 else dtype
+
+
+def _passed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of a scalar argument as generated code sees it."""
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    return np.dtype(np.float64) if dtype == np.float16 else dtype
+
+
+def _function(source: KernelSource) -> FunctionType:
+    filename = f"<minijit {source.kernel.name}>"
+    linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+    namespace = dict(source.names)
+    exec(compile(source.text, filename, "exec"), namespace)
+    function = namespace[source.kernel.name]
+    assert isinstance(function, FunctionType)
+    return function
+
+
+def _optimised(source: KernelSource) -> Any:
+    """Return the optimised LLVM module whose one exported function is the entry."""
+    import llvmlite.binding as llvm
+    from numba.core import types
+    from numba.core.compiler import Flags, compile_extra
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+    from numba.np.numpy_support import from_dtype
+
+    launch: CpuLaunch = source.launch
+    kernel = source.kernel
+    _spare_scipy()
+    flags = Flags()
+    flags.noalias = True
+    flags.error_model = "numpy"
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.no_compile = True
+    flags.no_rewrites = True
+    arguments = [types.int64, types.int64]
+    arguments += [types.CPointer(from_dtype(_pointee(s.dtype))) for s in launch.scratch]
+    arguments += [types.CPointer(from_dtype(_pointee(b.dtype))) for b in kernel.buffers]
+    arguments += [from_dtype(_passed(a.dtype)) for a in kernel.arguments]
+    with global_compiler_lock:
+        context = cpu_target.target_context
+        library = context.codegen().create_library(kernel.name)
+        # Numba would simplify each function first, and unroll short loops that are to be vectors.
+        library._optimize_functions = lambda module: None
+        result = compile_extra(
+            cpu_target.typing_context,
+            context,
+            _function(source),
+            tuple(arguments),
+            types.void,
+            flags,
+            {},
+            library=library,
+        )
+        module = library._final_module
+        for linked in dict.fromkeys(library._linking_libraries):
+            module.link_in(linked._get_module_for_linking(), preserve=True)
+    inner = result.fndesc.llvm_func_name
+    module.link_in(llvm.parse_assembly(_entry(source, inner, module)))
+    for function in module.functions:
+        if not function.is_declaration and function.name != kernel.name:
+            function.linkage = "internal"
+    for variable in module.global_variables:
+        # Numba's own bookkeeping, named by a counter of the process: nothing here uses it.
+        variable.linkage = "internal"
+    _optimise(module, launch)
+    return module
+
+
+def _optimise(module: Any, launch: CpuLaunch) -> None:
+    import llvmlite.binding as llvm
+
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    options.loop_interleaving = True
+    options.loop_unrolling = launch.unroll
+    builder = llvm.create_pass_builder(_machine(), options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def _entry(source: KernelSource, inner: str, module: Any) -> str:
+    """Return LLVM code of the entry, which unpacks ``args`` and calls the function ``inner``."""
+    launch: CpuLaunch = source.launch
+    kernel = source.kernel
+    lines: list[str] = []
+    passed = ["ptr %result", "ptr %error", "i64 %start", "i64 %stop"]
+    offset = 0
+    for position, scratch in enumerate(launch.scratch):
+        lines.append(f"%s{position} = getelementptr i8, ptr %scratch, i64 {offset}")
+        passed.append(f"ptr %s{position}")
+        offset += scratch.bytes
+    for position in range(len(kernel.buffers)):
+        lines.append(f"%pb{position} = getelementptr i64, ptr %args, i64 {position}")
+        lines.append(f"%b{position} = load ptr, ptr %pb{position}")
+        passed.append(f"ptr %b{position}")
+    for position, argument in enumerate(kernel.arguments):
+        dtype = _passed(argument.dtype)
+        kind = {"float32": "float", "float64": "double"}.get(
+            dtype.name, _LLVM_TYPES[dtype.itemsize]
+        )
+        slot = len(kernel.buffers) + position
+        lines.append(f"%pa{position} = getelementptr i64, ptr %args, i64 {slot}")
+        lines.append(f"%a{position} = load {kind}, ptr %pa{position}")
+        passed.append(f"{kind} %a{position}")
+    types = ", ".join(argument.split()[0] for argument in passed)
+    body = "\n  ".join(lines)
+    return f"""
+target triple = "{module.triple}"
+target datalayout = "{module.data_layout}"
+declare i32 @"{inner}"({types})
+define void @"{kernel.name}"(i64 %start, i64 %stop, ptr %scratch, ptr %args) {{
+  %result = alloca ptr
+  %error = alloca ptr
+  {body}
+  call i32 @"{inner}"({", ".join(passed)}) alwaysinline
+  ret void
+}}
+"""

@@ -1,0 +1,84 @@
+"""Memory of large results, used again once nothing refers to it: fresh pages cost a kernel's time.
+
+An array's memory comes back when its base, a ``ctypes`` array, dies; as long as the array, a view
+of it or a buffer export lives, the base does. Nothing here takes a lock, since memory can come back
+in any thread, within a garbage collection that started inside these very functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.array import Array
+
+__all__ = ["clear_memory", "empty", "idle_bytes"]
+
+LEAST_BYTES = 1 << 20
+"""Smaller arrays are NumPy's own: the C library reuses their memory well."""
+MOST_IDLE_BYTES = 1 << 28
+"""Idle memory beyond this is given back to the system."""
+_GRAIN = 1 << 16
+_ALIGNMENT = 64
+
+_Memory = np.ndarray[Any, np.dtype[np.uint8]]
+_idle: dict[int, deque[_Memory]] = {}
+_alive: dict[int, tuple[weakref.ref[Any], _Memory]] = {}
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Return an uninitialised C-contiguous array; a large one lies at a cache line's start."""
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    if size < LEAST_BYTES:
+        return Array(shape, dtype)
+    capacity = -(-size // _GRAIN) * _GRAIN
+    memory = _take(capacity)
+    start = memory.ctypes.data
+    base = _ctypes_array(capacity).from_address(start + -start % _ALIGNMENT)
+    reference = weakref.ref(base, _give_back)
+    _alive[id(reference)] = (reference, memory)
+    return Array(shape, dtype, buffer=base)
+
+
+@functools.lru_cache(256)
+def _ctypes_array(size: int) -> Any:
+    return ctypes.c_byte * size
+
+
+def _take(capacity: int) -> _Memory:
+    free = _idle.get(capacity)
+    if free is not None:
+        try:
+            return free.pop()
+        except IndexError:
+            pass
+    return np.empty(capacity + _ALIGNMENT, np.uint8)
+
+
+def _give_back(reference: weakref.ref[Any]) -> None:
+    _, memory = _alive.pop(id(reference))
+    capacity = memory.size - _ALIGNMENT
+    if idle_bytes() + capacity <= MOST_IDLE_BYTES:
+        _idle.setdefault(capacity, deque()).append(memory)
+    elif capacity <= MOST_IDLE_BYTES:
+        # What is asked for now is likelier to be asked for again than what lies here.
+        _idle.clear()
+        _idle.setdefault(capacity, deque()).append(memory)
+
+
+def idle_bytes() -> int:
+    """Return how many bytes wait to be used again."""
+    return sum(capacity * len(free) for capacity, free in tuple(_idle.items()))
+
+
+def clear_memory() -> None:
+    """Give all idle memory back to the system."""
+    _idle.clear()

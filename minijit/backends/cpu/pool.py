@@ -1,0 +1,69 @@
+"""The threads that run kernels: one pool a process, started by its first parallel launch.
+
+Its threads are created by native code and sleep on a semaphore; they hold no Python state. A launch
+wakes as many as it has units for and works itself; units are claimed one by one, so who runs what
+never changes a result. A second launch at the same time runs in its own thread alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.cpu.native import THREADS_SUPPORTED, Slot
+from minijit.graph.config import config
+
+__all__ = ["available_threads", "pool_address", "set_threads"]
+
+
+def available_threads() -> int:
+    """Return how many threads run kernels: ``config.num_threads``, or the cores of this process."""
+    if not THREADS_SUPPORTED:
+        return 1
+    if config.num_threads > 0:
+        return int(config.num_threads)
+    return len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def _record() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the pool's record, aligned to cache lines; never freed, threads sleep on it."""
+    memory = np.zeros(Slot.SIZE + 8, np.int64)
+    skipped = -memory.ctypes.data % 64 // 8
+    record = memory[skipped : skipped + Slot.SIZE]
+    _reset(record)
+    # Threads do not survive a fork: the child starts its own at its first parallel launch.
+    if THREADS_SUPPORTED:
+        os.register_at_fork(after_in_child=lambda: _reset(record))
+    return record
+
+
+def _reset(record: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    wanted = record[Slot.WANTED]
+    record[:] = 0
+    record[Slot.WANTED] = wanted
+    if THREADS_SUPPORTED:
+        process = ctypes.CDLL(None)
+        for slot in (Slot.WAKE, Slot.DONE):
+            process.sem_init(ctypes.c_void_p(record.ctypes.data + 8 * slot), 0, 0)
+
+
+def set_threads(count: int) -> None:
+    """Let parallel launches use ``count`` threads from now on, the calling one included."""
+    _record()[Slot.WANTED] = max(count - 1, 0)
+
+
+@functools.lru_cache(1)
+def _follow(threads: int) -> None:
+    """Take over a setting that differs from the one taken over last."""
+    set_threads(threads)
+
+
+def pool_address() -> int:
+    """Return the address of the pool's record, for launch records; settings are read here."""
+    _follow(available_threads())
+    return int(_record().ctypes.data)

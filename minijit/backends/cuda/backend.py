@@ -1,0 +1,190 @@
+"""The CUDA backend: emits and compiles anywhere, loads and launches where there is a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.array import ARRAY_PLACES
+from minijit.backends.base import Binary, Launcher
+from minijit.backends.cuda.arguments import BlockPerThread
+from minijit.backends.cuda.compiler import ComputeCapability, compile_source
+from minijit.backends.cuda.device import CupyDevice, Device, Function
+from minijit.graph.events import emit
+from minijit.lowering.cuda import CudaLaunch, emit_cuda
+from minijit.lowering.kernel_ir import Kernel
+from minijit.lowering.source import KernelSource
+
+__all__ = ["CudaBackend"]
+
+_ALIGNMENT_MASK = 15
+
+
+class CudaBackend:
+    """An NVIDIA GPU, or, with ``cc`` alone, a compiler for one that need not be there.
+
+    ``emit`` and ``compile`` need neither a device nor CuPy.
+    """
+
+    name = "cuda"
+    few_rows = 264
+    """Two rows for each multiprocessor of an H100."""
+
+    def __init__(self, device: Device | None = None, cc: ComputeCapability | None = None) -> None:
+        """Use ``device`` and compile for ``cc``.
+
+        Args:
+            device: Default: CuPy's current one, which is looked for now, or with ``cc`` when it is
+                first needed.
+            cc: Compute capability; default: the device's.
+
+        Raises:
+            CudaUnavailableError: neither is given and CuPy finds no GPU; the message says why and
+                what to install.
+        """
+        self._device = CupyDevice() if device is None and cc is None else device
+        self._cc = cc
+        self._lock = threading.Lock()
+        self._result_class: type | None = None
+
+    @property
+    def device(self) -> Device:
+        """The device.
+
+        Raises:
+            CudaUnavailableError: there is none.
+        """
+        if self._device is None:
+            self._device = CupyDevice()
+        return self._device
+
+    @property
+    def cc(self) -> ComputeCapability:
+        """The compute capability that is compiled for."""
+        return self.device.compute_capability if self._cc is None else self._cc
+
+    @property
+    def xp(self) -> Any:
+        """CuPy, or what stands in for it."""
+        return self.device.xp
+
+    def emit(self, kernel: Kernel) -> KernelSource:
+        """Choose a schedule and write the source."""
+        return emit_cuda(kernel, self.cc)
+
+    def compile(self, source: KernelSource) -> Binary:
+        """Compile to a cubin.
+
+        Where registers spill, the kernel is written again with less work for each thread; grid and
+        block of what was compiled in the end are resources of the binary.
+        """
+        best, launch = compile_source(source, self.cc), source.launch
+        work = launch.work
+        while _in_memory(best) and work > 1:
+            work //= 2
+            source = emit_cuda(source.kernel, self.cc, vectorize=launch.vectorize, work=work)
+            binary = compile_source(source, self.cc)
+            if _in_memory(binary) >= _in_memory(best):
+                # Not a matter of room: some library functions use a stack for rare arguments.
+                break
+            best, launch = binary, source.launch
+        resources = {**best.resources, "grid": launch.grid, "block": launch.block}
+        return Binary(best.code, best.entry, resources)
+
+    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+        """Load the cubin on the current device; the launcher runs it on CuPy's current stream.
+
+        Buffers that are not aligned to 16 bytes (views) are served by a second kernel without
+        128-bit accesses, which is compiled when the first such call comes.
+        """
+        launch: CudaLaunch = source.launch
+        grid, block = binary.resources["grid"], binary.resources["block"]
+        run = self.device.load(binary.code, binary.entry, grid, block, launch.shared)
+        scalar: list[Launcher] = []
+
+        def unaligned(arguments: tuple[Any, ...]) -> None:
+            with self._lock:
+                if not scalar:
+                    plain = emit_cuda(source.kernel, self.cc, vectorize=False)
+                    scalar.append(self.load(plain, self.compile(plain)))
+            scalar[0](arguments)
+
+        return _launcher(source.kernel, run, self.device.pointer, launch.aligned, unaligned)
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate from the device's memory pool."""
+        return self.device.empty(shape, dtype)
+
+    def asarray(self, value: Any) -> Any:
+        """Return ``value`` on the device; a copy from the host emits ``copy_to_device``."""
+        if self.is_array(value):
+            return value
+        array = self.device.asarray(value)
+        if not hasattr(value, "__cuda_array_interface__"):
+            emit("copy_to_device", bytes=array.nbytes)
+        return array
+
+    def is_array(self, value: object) -> bool:
+        """Whether ``value`` is an array of the device."""
+        return isinstance(value, self.device.array_class())
+
+    def result(self, array: Any) -> Any:
+        """Return a view of ``array`` whose class adds ``block_until_ready``."""
+        if self._result_class is None:
+            self._result_class = _result_class(self.device)
+            # Calls on such arrays may take the short cut of a hit.
+            ARRAY_PLACES[self.device.array_class()] = self.name
+            ARRAY_PLACES[self._result_class] = self.name
+        return array.view(type=self._result_class)
+
+    def synchronize(self) -> None:
+        """Wait for CuPy's current stream."""
+        self.device.wait()
+
+
+def _in_memory(binary: Binary) -> int:
+    """Return the bytes a thread keeps in memory because registers do not hold them."""
+    return max(binary.resources["stack"], binary.resources["spill_stores"])
+
+
+def _launcher(
+    kernel: Kernel,
+    run: Function,
+    pointer: Callable[[Any], int],
+    aligned: tuple[int, ...],
+    unaligned: Launcher,
+) -> Launcher:
+    buffers = len(kernel.buffers)
+    local = BlockPerThread(buffers, [argument.dtype for argument in kernel.arguments])
+
+    def launch(arguments: tuple[Any, ...]) -> None:
+        pointers = [pointer(array) for array in arguments[:buffers]]
+        low_bits = 0
+        for place in aligned:
+            low_bits |= pointers[place]
+        if low_bits & _ALIGNMENT_MASK:
+            unaligned(arguments)
+            return
+        block = local.block
+        local.pack(block.memory, 0, *pointers, *arguments[buffers:])
+        run(block.address)
+
+    return launch
+
+
+def _result_class(device: Device) -> type:
+    """Return a subclass of the device's array class; made here since CuPy is imported lazily."""
+
+    def block_until_ready(self: Any) -> Any:
+        """Wait until the value of this array is computed, and return the array."""
+        device.wait()
+        return self
+
+    return type(
+        "Array",
+        (device.array_class(),),
+        {"block_until_ready": block_until_ready, "__module__": "minijit", "__slots__": ()},
+    )

@@ -1,0 +1,174 @@
+"""The one module that reaches numba-cuda and cuda-core: generated source to PTX, PTX to a cubin.
+
+Neither step needs a GPU or a driver. Numba types a call of a device function for "the current
+device", so a stand-in with the wanted compute capability is put there while it compiles.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import threading
+import types as python_types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Binary
+from minijit.lowering.source import KernelSource, held_dtype
+
+__all__ = ["ComputeCapability", "CudaCompileError", "compile_ptx", "compile_source", "link"]
+
+ComputeCapability = tuple[int, int]
+_HOPPER: ComputeCapability = (9, 0)
+
+_lock = threading.RLock()
+_REPORT = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "barriers": re.compile(r"used (\d+) barriers"),
+    "stack": re.compile(r"(\d+) bytes stack frame"),
+    "spill_stores": re.compile(r"(\d+) bytes spill stores"),
+    "spill_loads": re.compile(r"(\d+) bytes spill loads"),
+}
+
+_SHARED = re.compile(r"\.shared .*\[(\d+)\];")
+
+
+class CudaCompileError(RuntimeError):
+    """Numba or the linker refused a generated kernel; the message holds its source."""
+
+
+def compile_ptx(source: KernelSource, cc: ComputeCapability = _HOPPER) -> str:
+    """Return the PTX of ``source`` for compute capability ``cc``, its entry named as the kernel.
+
+    The text is the same in every process. User arithmetic is not contracted to fma.
+
+    Raises:
+        CudaCompileError: Numba cannot compile the text.
+    """
+    from numba.core import errors, types
+
+    function = python_function(source)
+    pointers = [types.CPointer(numba_type(buffer.dtype)) for buffer in source.kernel.buffers]
+    scalars = [numba_type(held_dtype(argument.dtype)) for argument in source.kernel.arguments]
+    try:
+        with _lock, _current_device(cc):
+            name, ptx = _numba_ptx(function, types.void(*pointers, *scalars), cc, source.launch)
+    except errors.NumbaError as error:
+        raise CudaCompileError(f"Numba refused this kernel:\n{source.text}\n{error}") from error
+    return _stable_names(ptx, name, source.kernel.name)
+
+
+def link(ptx: str, cc: ComputeCapability = _HOPPER) -> Binary:
+    """Return the cubin of ``ptx`` with what the assembler reported.
+
+    Resources are ``registers`` (a thread), ``shared`` and ``stack`` (bytes), ``barriers``,
+    ``spill_stores`` and ``spill_loads`` (bytes), and ``cc`` (90 for 9.0).
+
+    Raises:
+        CudaCompileError: the linker refuses it.
+    """
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    entry = re.search(r"\.visible \.entry (\w+)", ptx)
+    if entry is None:
+        raise CudaCompileError("the PTX has no kernel")
+    options = LinkerOptions(arch=f"sm_{cc[0]}{cc[1]}", fma=False, ptxas_options=["-v"])
+    linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
+    try:
+        code = bytes(linker.link("cubin").code)
+        log = linker.get_info_log()
+    except Exception as error:
+        raise CudaCompileError(f"the linker refused {entry[1]}: {error}\n{ptx}") from error
+    finally:
+        linker.close()
+    resources = {"cc": 10 * cc[0] + cc[1]}
+    # The assembler does not report shared memory that other objects could see.
+    resources["shared"] = sum(map(int, _SHARED.findall(ptx)))
+    for name, pattern in _REPORT.items():
+        found = pattern.search(log)
+        resources[name] = int(found[1]) if found else 0
+    return Binary(code, entry[1], resources)
+
+
+def compile_source(source: KernelSource, cc: ComputeCapability = _HOPPER) -> Binary:
+    """Compile ``source`` to a cubin for compute capability ``cc``."""
+    return link(compile_ptx(source, cc), cc)
+
+
+def numba_type(dtype: np.dtype[Any]) -> Any:
+    """Return Numba's type of one element of ``dtype``."""
+    from numba.np.numpy_support import from_dtype
+
+    return from_dtype(dtype)
+
+
+def python_function(source: KernelSource) -> Callable[..., None]:
+    """Execute the module text of ``source`` and return its kernel as a plain Python function."""
+    filename = f"<minijit cuda {source.kernel.name}>"
+    # Numba and tracebacks read the lines of a function from here.
+    linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+    module = python_types.ModuleType(source.kernel.name)
+    module.__dict__.update(source.names)
+    exec(compile(source.text, filename, "exec"), module.__dict__)
+    function: Callable[..., None] = module.__dict__[source.kernel.name]
+    return function
+
+
+def _numba_ptx(
+    function: Callable[..., None], signature: Any, cc: ComputeCapability, launch: Any
+) -> tuple[str, str]:
+    """Return the mangled entry name and the PTX.
+
+    These are the steps of ``numba.cuda.compile(device=False)``; it is not called since it cannot
+    pass ``fma=0`` to NVVM, which otherwise contracts ``a * b + c``.
+    """
+    from numba.cuda import compiler
+    from numba.cuda.cudadrv import nvvm
+
+    options = {"fastmath": False, "opt": 3, "fma": 0}
+    result = compiler.compile_cuda(
+        function, signature.return_type, signature.args, nvvm_options=options, cc=cc
+    )
+    library, name = result.library, result.fndesc.llvm_func_name
+    kernel = library.get_function(name)
+    library._entry_name = name
+    compiler.kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, launch.bounds)
+    return name, library.get_asm_str(cc=cc)
+
+
+@contextmanager
+def _current_device(cc: ComputeCapability) -> Iterator[None]:
+    from numba.cuda import dispatcher
+
+    device = python_types.SimpleNamespace(compute_capability=cc)
+    before = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: device
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = before
+
+
+def _stable_names(ptx: str, mangled: str, entry: str) -> str:
+    """Give the entry and its shared arrays names of their own, the same in every process.
+
+    The entry's name holds a counter of this process, as does that of NumbaEnv, a global which only
+    CPU code uses. Shared arrays are public under names that every Numba kernel repeats.
+    """
+    lines = [line for line in ptx.splitlines() if "NumbaEnv" not in line]
+    # Loops that are to be unrolled are unrolled by now; the assembler would fill all registers.
+    bounds = max(
+        n for n, line in enumerate(lines) if line.startswith((".maxntid", ".minnctapersm"))
+    )
+    lines.insert(bounds + 1, '.pragma "nounroll";')
+    text = "\n".join(lines).replace(mangled, entry).replace(".visible .shared", ".shared")
+    names: dict[str, str] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"{entry}_shared_{len(names)}")
+
+    return re.sub(r"\b_cudapy_smem\w*", renamed, text) + "\n"

@@ -1,0 +1,82 @@
+"""Which devices there are, and which one a call runs on."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+
+from minijit.backends.base import Backend
+from minijit.graph.config import config
+
+__all__ = ["backend_of", "default_device", "devices", "get_backend"]
+
+_FACTORIES = {
+    "cpu": ("minijit.backends.cpu.backend", "CpuBackend"),
+    "cuda": ("minijit.backends.cuda.backend", "CudaBackend"),
+}
+_backends: dict[str, Backend] = {}
+_lock = threading.Lock()
+
+
+def get_backend(name: str) -> Backend:
+    """Return the backend called ``name``, made at first use.
+
+    Raises:
+        ValueError: there is none of that name.
+        RuntimeError: its device cannot be used; the message says why.
+    """
+    backend = _backends.get(name)
+    if backend is not None:
+        return backend
+    if name not in _FACTORIES:
+        raise ValueError(f"no device {name!r}; the devices are {', '.join(_FACTORIES)}")
+    module, factory = _FACTORIES[name]
+    with _lock:
+        if name not in _backends:
+            made = getattr(importlib.import_module(module), factory)()
+            _backends[name] = cast(Backend, made)
+    return _backends[name]
+
+
+def backend_of(leaves: Sequence[Any]) -> Backend:
+    """Return the backend of a call.
+
+    The configured device, or the one that the arguments live on.
+    """
+    name: str = config.device
+    if not name:
+        on_cuda = any(
+            not isinstance(leaf, (np.ndarray, np.generic))
+            and hasattr(leaf, "__cuda_array_interface__")
+            for leaf in leaves
+        )
+        name = "cuda" if on_cuda else "cpu"
+    return get_backend(name)
+
+
+def devices() -> tuple[str, ...]:
+    """Return the names of the devices that can be used now, the default one first."""
+    usable = []
+    for name in _FACTORIES:
+        try:
+            get_backend(name)
+        except (ImportError, RuntimeError):
+            continue
+        usable.append(name)
+    return tuple(sorted(usable, key=lambda name: name != (config.device or "cpu")))
+
+
+@contextmanager
+def default_device(name: str) -> Iterator[None]:
+    """Run everything in the ``with`` block on the device called ``name`` (``"cpu"``, ``"cuda"``).
+
+    Arrays that live elsewhere are copied over, which ``stats`` counts.
+    """
+    get_backend(name)
+    with config.override(device=name):
+        yield

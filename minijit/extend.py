@@ -1,0 +1,22 @@
+"""For authors of primitives: the constructors that minijit's own operations are declared with."""
+
+from __future__ import annotations
+
+from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
+from minijit.graph.trace import bind
+from minijit.ops.define import elementwise, plain, reduction, typed
+from minijit.ops.library import library
+
+__all__ = [
+    "Monoid",
+    "Primitive",
+    "Scalar",
+    "all_primitives",
+    "bind",
+    "elementwise",
+    "library",
+    "plain",
+    "reduction",
+    "typed",
+    "unsupported",
+]

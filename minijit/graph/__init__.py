@@ -1,0 +1,1 @@
+"""The typed graph: abstract values, primitives, equations, the tracer that records them."""

@@ -1,0 +1,74 @@
+"""Every error class of minijit.
+
+Messages say what happened, where in the user's code, and what to write instead.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConcretizationTypeError",
+    "NonConcreteBooleanIndexError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "UnexpectedTracerError",
+]
+
+
+class ConcretizationTypeError(TypeError):
+    """A traced value was used where Python needs a concrete one.
+
+    Example::
+
+        @minijit.jit
+        def f(x):
+            return float(x.sum())        # raises: the sum is not known while tracing
+
+    Keep the value in the array world (``x.sum()``), or, when the value decides a shape or the
+    number of steps, mark the argument that it comes from with ``static_argnames``.
+    """
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """Python asked a traced value whether it is true.
+
+    ``if``, ``while``, ``and``, ``assert``, ``max``.
+
+    Example::
+
+        @minijit.jit
+        def f(x):
+            if x > 0:                    # raises
+                return x
+            return -x
+
+    Write ``minijit.numpy.where(x > 0, x, -x)``, ``minijit.lax.cond``, or mark ``x`` static.
+    """
+
+
+class TracerIntegerConversionError(ConcretizationTypeError):
+    """A traced value was used as a Python index or count: ``range(n)``, ``items[n]``.
+
+    Mark the argument with ``static_argnames``.
+    """
+
+
+class TracerArrayConversionError(ConcretizationTypeError):
+    """A traced value was handed to code that needs a real array, for example ``np.asarray(x)``.
+
+    Use the function's minijit, NumPy or CuPy form on the traced value itself.
+    """
+
+
+class NonConcreteBooleanIndexError(IndexError, ConcretizationTypeError):
+    """An array was indexed by a traced mask, so the shape of the result depends on data.
+
+    Write ``minijit.numpy.where(mask, x, fill)``, or reduce with a mask of weights.
+    """
+
+
+class UnexpectedTracerError(TypeError):
+    """A traced value was used after the function that traced it had returned.
+
+    A list, an attribute or a global kept it. Return the value from the jitted function instead.
+    """

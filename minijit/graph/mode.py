@@ -1,0 +1,39 @@
+"""What this thread is doing: recording a trace, or running with jit disabled."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minijit.graph.trace import Trace
+
+__all__ = ["Mode", "mode"]
+
+
+class Mode(threading.local):
+    """State of one thread.
+
+    Attributes:
+        trace: The trace that records, if any.
+        disabled: How many ``disable_jit`` blocks are open.
+        busy: Whether a call of a jitted function does anything else than run a compiled program;
+            one attribute, since every call asks.
+    """
+
+    trace: Trace | None = None
+    disabled: int = 0
+    busy: bool = False
+
+    def set_trace(self, trace: Trace | None) -> None:
+        """Record into ``trace`` from now on."""
+        self.trace = trace
+        self.busy = trace is not None or self.disabled > 0
+
+    def add_disabled(self, change: int) -> None:
+        """Open or close a block in which jit is disabled."""
+        self.disabled += change
+        self.busy = self.trace is not None or self.disabled > 0
+
+
+mode = Mode()

@@ -1,0 +1,208 @@
+"""A primitive operation: one frozen record that holds everything the system knows of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.aval import ShapedArray
+from minijit.graph.index import Affine
+
+__all__ = [
+    "Kind",
+    "Monoid",
+    "Part",
+    "Primitive",
+    "Rule",
+    "Scalar",
+    "Unsupported",
+    "all_primitives",
+    "find_primitive",
+    "register",
+    "unsupported",
+]
+
+
+class Kind(enum.Enum):
+    """How a primitive takes part in a kernel."""
+
+    ELEMENTWISE = "elementwise"  # one scalar function of equal-shaped operands
+    REDUCTION = "reduction"  # a monoid over some axes
+    VIEW = "view"  # an affine re-indexing of one operand: free inside a kernel
+    PIECEWISE = (
+        "piecewise"  # each element comes from one of several operands, by conditions on its index
+    )
+    INDEX = "index"  # the element's own index along an axis
+    LIBRARY = "library"  # run by the array library (NumPy, CuPy), never fused
+    CALL = "call"  # holds sub-jaxprs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scalar:
+    """The code for one element.
+
+    Attributes:
+        make: ``make(dtype)`` returns a Python function of scalars of that dtype, which Numba
+            compiles for both targets. Literals inside must be typed (close over
+            ``dtype.type(0.5)``), or float32 code computes in float64. The generated code casts
+            what the function returns to the result dtype.
+        infix: Operator symbol to print in generated source instead of a call, for example ``"*"``.
+    """
+
+    make: Callable[[np.dtype[Any]], Callable[..., Any]]
+    infix: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Monoid:
+    """An associative combination with its identity.
+
+    Attributes:
+        name: A word that kernels and schedules print and by which targets know a faster code.
+        combine: ``combine(dtype)`` returns ``(*accumulators, *values) -> accumulator`` (a tuple of
+            accumulators when ``arity > 1``).
+        identity: ``identity(dtype)`` returns the starting accumulators, one for each component.
+        position: Whether the second component is the element's flat position (int64) along the
+            reduced axes.
+        result: Which component the reduction returns.
+    """
+
+    name: str
+    combine: Callable[[np.dtype[Any]], Callable[..., Any]]
+    identity: Callable[[np.dtype[Any]], tuple[Any, ...]]
+    position: bool = False
+    result: int = 0
+
+    @property
+    def arity(self) -> int:
+        """How many values are accumulated together."""
+        return 2 if self.position else 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One source of a piecewise primitive's elements.
+
+    Attributes:
+        operand: Which operand the element comes from.
+        index: That operand's index, one expression an axis.
+        conditions: ``(expression, low, high)``: the part holds where ``low <= expression < high``
+            for all of them. Parts are tried in order; the last one that is left is taken without a
+            test, and its conditions only say where the operand may be read.
+    """
+
+    operand: int
+    index: tuple[Affine, ...]
+    conditions: tuple[tuple[Affine, int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A rule that does not exist, and why."""
+
+    why: str
+
+
+def unsupported(why: str) -> Unsupported:
+    """Declare that a primitive has no such rule, with the reason that users are shown."""
+    return Unsupported(why)
+
+
+Rule = Callable[..., Any] | Unsupported
+_LATER = Unsupported("differentiation and batching are not part of this release")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Primitive:
+    """One operation, declared once.
+
+    Array data are positional, everything static is a keyword (``params``), in all rules alike.
+
+    Attributes:
+        name: Printed in jaxprs; unique.
+        kind: How it takes part in kernels.
+        doc: One line for the reference.
+        abstract_eval: ``(*avals, **params) -> ShapedArray`` (a tuple with ``multiple_results``).
+        eager: ``(xp, *arrays, **params)``: the same by NumPy or CuPy (``xp``).
+        ufunc: The NumPy ufunc that it answers; its loops give operand and result dtypes.
+        scalar: Code of one element (elementwise).
+        monoid: Combination and identity (reduction over ``params["axes"]``).
+        view: ``(index, operand_aval, params, extents)`` -> the operand's index where the result is
+            read at ``index``; ``extents`` are those of the iteration space (view).
+        parts: ``(index, operand_avals, params)`` -> a ``Part`` sequence (piecewise).
+        flops: Operations for one element of the result (of the operand for a reduction); above 4
+            it is worth storing a value rather than computing it twice.
+        multiple_results: Whether it returns a tuple.
+        samples: Domain of the operands in generated tests: ``(low, high)`` for each.
+        jvp: Forward derivative rule.
+        transpose: Rule of the linear transpose.
+        batch: Rule that adds a batch axis.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    abstract_eval: Callable[..., Any]
+    eager: Callable[..., Any]
+    ufunc: np.ufunc | None = None
+    scalar: Scalar | None = None
+    monoid: Monoid | None = None
+    view: (
+        Callable[
+            [tuple[Affine, ...], ShapedArray, Mapping[str, Any], Sequence[int]], tuple[Affine, ...]
+        ]
+        | None
+    ) = None
+    parts: (
+        Callable[[tuple[Affine, ...], Sequence[ShapedArray], Mapping[str, Any]], tuple[Part, ...]]
+        | None
+    ) = None
+    flops: int = 1
+    multiple_results: bool = False
+    samples: tuple[tuple[float, float], ...] = ()
+    jvp: Rule = _LATER
+    transpose: Rule = _LATER
+    batch: Rule = _LATER
+
+    def __repr__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+_registry: dict[str, Primitive] = {}
+
+
+def register(primitive: Primitive) -> Primitive:
+    """Add a primitive to the registry and return it.
+
+    Raises:
+        ValueError: the name is taken, or a field that its kind needs is missing.
+    """
+    if primitive.name in _registry:
+        raise ValueError(f"a primitive named {primitive.name!r} exists already")
+    needed = {
+        Kind.ELEMENTWISE: "scalar",
+        Kind.REDUCTION: "monoid",
+        Kind.VIEW: "view",
+        Kind.PIECEWISE: "parts",
+    }.get(primitive.kind)
+    if needed is not None and getattr(primitive, needed) is None:
+        raise ValueError(
+            f"primitive {primitive.name!r} is {primitive.kind.value} and needs {needed!r}"
+        )
+    _registry[primitive.name] = primitive
+    return primitive
+
+
+def find_primitive(name: str) -> Primitive:
+    """Return the primitive of that name, or raise ``KeyError``."""
+    return _registry[name]
+
+
+def all_primitives() -> Iterator[Primitive]:
+    """Iterate over all declared primitives in order of declaration."""
+    yield from tuple(_registry.values())

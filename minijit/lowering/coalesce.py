@@ -1,0 +1,79 @@
+"""Fewer dimensions for the same kernel: extents of one drop out, contiguous neighbours merge."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from minijit.graph.index import Affine
+from minijit.lowering.kernel_ir import Guard, Index, Kernel, Load, Reduce, Statement, Store
+from minijit.lowering.stages import indices
+
+__all__ = ["coalesce"]
+
+
+def coalesce(kernel: Kernel) -> Kernel:
+    """Return an equal kernel over as few dimensions as its indices allow.
+
+    Rows are first put in the order in which the outputs lie in memory, columns in that of the
+    inputs (unless a reduction asks for positions); then neighbours merge wherever every index
+    walks through both as through one. The blocks and columns of a ragged kernel stay as they are.
+    """
+    rows = range(len(kernel.rows))
+    cols = range(len(kernel.rows), len(kernel.extents))
+    ordered = any(isinstance(s, Reduce) and s.monoid.position for s in kernel.body)
+    ragged = kernel.ragged is not None
+    row_groups = _groups(kernel, rows[:-1] if ragged else rows, reorder=True)
+    col_groups = _groups(kernel, cols, reorder=not ordered)
+    if ragged:
+        row_groups.append((rows[-1],))
+        col_groups = [tuple(cols)]
+    groups = row_groups + col_groups
+    # A merged dimension is walked with the stride of its fastest part.
+    renamed = {group[-1]: position for position, group in enumerate(groups)}
+
+    def moved(index: Affine) -> Affine:
+        terms = sorted((renamed[d], s) for d, s in index.terms if d in renamed)
+        return Affine(index.offset, tuple(terms))
+
+    extents = [math.prod(kernel.extents[d] for d in group) for group in groups]
+    return dataclasses.replace(
+        kernel,
+        rows=tuple(extents[: len(row_groups)]),
+        cols=tuple(extents[len(row_groups) :]),
+        body=tuple(_moved(statement, moved) for statement in kernel.body),
+    )
+
+
+def _groups(kernel: Kernel, dims: Sequence[int], *, reorder: bool) -> list[tuple[int, ...]]:
+    """Split ``dims`` into runs, slowest first, that every index walks as one dimension."""
+    stores = [s.index for s in kernel.body if isinstance(s, Store)]
+    others = [i for s in kernel.body if not isinstance(s, Store) for i in indices(s)]
+    left = [dim for dim in dims if kernel.extents[dim] != 1]
+    if reorder:
+
+        def reach(dim: int) -> tuple[int, ...]:
+            # The first index that moves along both of two dimensions decides between them.
+            return tuple(-abs(index.stride(dim)) for index in stores + others)
+
+        left.sort(key=reach)
+    groups: list[tuple[int, ...]] = []
+    for dim in left:
+        if groups and all(
+            index.stride(groups[-1][-1]) == index.stride(dim) * kernel.extents[dim]
+            for index in stores + others
+        ):
+            groups[-1] += (dim,)
+        else:
+            groups.append((dim,))
+    return groups
+
+
+def _moved(statement: Statement, moved: Callable[[Affine], Affine]) -> Statement:
+    if isinstance(statement, Load | Index | Store):
+        return dataclasses.replace(statement, index=moved(statement.index))
+    if isinstance(statement, Guard):
+        conditions = tuple((moved(index), low, high) for index, low, high in statement.conditions)
+        return dataclasses.replace(statement, conditions=conditions)
+    return statement

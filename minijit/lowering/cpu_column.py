@@ -1,0 +1,241 @@
+"""CPU schedule of reductions over slow dimensions: vectors run along the rows."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+
+from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost
+from minijit.lowering.cpu_reduce import Accumulation, accumulation
+from minijit.lowering.kernel_ir import Kernel, Level, Reduce, Statement, Store, Value
+from minijit.lowering.source import KernelSource, held_dtype
+from minijit.lowering.stages import Stage, indices, operands, stage_kernel
+
+__all__ = ["emit_column"]
+
+_CHAIN = 256
+"""Most elements that one float accumulator adds up before they go to its total."""
+_LANES = (64, 512)
+"""Least and most rows of a tile: whole cache lines, accumulators that stay in the L1 cache."""
+_TILES = 16
+"""Tiles wanted along the vector dimension, so that several threads have work."""
+_KEPT_BYTES = 1 << 19
+
+
+def emit_column(kernel: Kernel, lane: int) -> KernelSource:
+    """Write a kernel with reductions whose vectors run along the row dimension ``lane``."""
+    return _Column(kernel, lane).write()
+
+
+class _Column:
+    """One kernel being written.
+
+    A tile is some adjacent rows along ``lane``. Values of a row that more than one loop needs live
+    in arrays of one element a row of the tile, and so do the accumulators.
+    """
+
+    def __init__(self, kernel: Kernel, lane: int) -> None:
+        self.kernel = kernel
+        self.lane = lane
+        self.emitter = CpuEmitter(kernel)
+        extent = kernel.rows[lane]
+        least, most = _LANES
+        wanted = -(-extent // _TILES // least) * least
+        self.width = min(extent, max(least, min(wanted, most)))
+        self.staging = stage_kernel(kernel, budget=_KEPT_BYTES // self.width)
+        self.cells = math.prod(kernel.cols)
+        self.per_row: set[Value] = self._per_row()
+        self.accumulations = [
+            [accumulation(reduce, self.cells, _CHAIN) for reduce in stage.reduces]
+            for stage in self.staging.stages
+        ]
+        self.spilled = self._spilled()
+
+    def _per_row(self) -> set[Value]:
+        """Return the row values that differ along the lane; results of reductions count as such."""
+        found: set[Value] = set()
+        for statement in self.kernel.body:
+            if isinstance(statement, Store) or statement.out.level is Level.CELL:
+                continue
+            if (
+                isinstance(statement, Reduce)
+                or self.lane in self.emitter.used_dims[statement.out]
+                or found.intersection(_values(operands(statement)))
+            ):
+                found.add(statement.out)
+        return found
+
+    def _row_statements(self, statements: Sequence[Statement], varying: bool) -> list[Statement]:
+        """Return the row statements that do (not) differ along the lane; stores do."""
+        return [s for s in statements if (isinstance(s, Store) or s.out in self.per_row) is varying]
+
+    def _spilled(self) -> list[Value]:
+        """Return the row values that are read in another loop than the one that computes them."""
+        home: dict[Value, int] = {}
+        stages = self.staging.stages
+        for k, stage in enumerate(stages):
+            home |= {s.out: k for s in stage.before if not isinstance(s, Store)}
+            home |= {reduce.out: k + 1 for reduce in stage.reduces}
+        home |= {s.out: len(stages) for s in self.staging.after if not isinstance(s, Store)}
+        found: set[Value] = set()
+        for k, stage in enumerate(stages):
+            inner = [o for s in (*stage.cells, *stage.reduces) for o in operands(s)]
+            found |= {v for v in _values(inner) if v in self.per_row}
+            outer = _values(o for s in stage.before for o in operands(s))
+            found |= {v for v in outer if v in self.per_row and home[v] != k}
+        last = _values(o for s in self.staging.after for o in operands(s))
+        found |= {v for v in last if v in self.per_row and home[v] != len(stages)}
+        return [s.out for s in self.kernel.body if not isinstance(s, Store) and s.out in found]
+
+    def write(self) -> KernelSource:
+        """Return the finished source."""
+        emitter, kernel = self.emitter, self.kernel
+        for value in self.spilled:
+            emitter.array(f"row_{value.name}", held_dtype(value.dtype), self.width)
+        for value in self.staging.kept:
+            length = self.width * self.cells
+            emitter.array(f"kept_{value.name}", held_dtype(value.dtype), length)
+        for each in (a for group in self.accumulations for a in group):
+            for name, dtype, _ in each.places:
+                emitter.array(name, dtype, self.width)
+        stages = self.staging.stages
+        cost = 1 + self.cells * sum(cell_cost(s.cells) + cell_cost(s.reduces) for s in stages)
+        tile = self._tile(cost)
+        emitter.statements(self.staging.launch)
+        with emitter.units(tile, merge=False) as span:
+            low, _, high = span.partition(", ")
+            emitter.writer.line(f"low, high = {span}" if high else f"low, high = 0, {low}")
+            for k, stage in enumerate(stages):
+                self._between(k, stage.before)
+                self._pass(stage, self.accumulations[k])
+            self._between(len(stages), self.staging.after)
+        schedule = (
+            f"column: {tile.units} units of {self.width} adjacent rows, {len(stages)} passes over "
+            f"{self.cells} columns, vectors along i{self.lane}"
+        )
+        return emitter.finish(tile.units, cost * math.prod(kernel.rows), schedule, self.width)
+
+    def _tile(self, cost: float) -> Tile:
+        rows = self.kernel.rows
+        order = [dim for dim in range(len(rows)) if dim != self.lane]
+        wanted = int(UNIT_NS / cost) // self.width
+        outer = Tile.filled(order, rows, wanted)
+        extents = (*outer.extents, rows[self.lane])
+        return Tile((*order, self.lane), extents, (*outer.blocks, self.width))
+
+    def _slot(self, name: str) -> str:
+        return f"{name}[i{self.lane} - low]"
+
+    def _lanes(self) -> contextlib.AbstractContextManager[None]:
+        return self.emitter.writer.block(f"for i{self.lane} in range(low, high):")
+
+    def _read_rows(self, statements: Iterable[Statement], own: set[Value]) -> None:
+        needed = _values(o for s in statements for o in operands(s)) - own
+        for value in self.spilled:
+            if value in needed:
+                self.emitter.read(value, f"row_{value.name}[i{self.lane} - low]")
+
+    def _between(self, k: int, statements: Sequence[Statement]) -> None:
+        """Write what runs once a row between two passes, fresh accumulators included."""
+        emitter = self.emitter
+        emitter.statements(self._row_statements(statements, varying=False))
+        finished = self.accumulations[k - 1] if k else []
+        started = self.accumulations[k] if k < len(self.accumulations) else []
+        varying = self._row_statements(statements, varying=True)
+        if not (finished or varying or started):
+            return
+        own = {each.reduce.out for each in finished}
+        own |= {s.out for s in varying if not isinstance(s, Store)}
+        with self._lanes():
+            for each in finished:
+                each.finish(emitter, self._slot)
+            self._read_rows(varying, own)
+            emitter.statements(varying)
+            for value in self.spilled:
+                if value in own:
+                    emitter.write(value, f"row_{value.name}[i{self.lane} - low]")
+            for each in started:
+                each.start(emitter, self._slot)
+
+    def _pass(self, stage: Stage, accumulations: Sequence[Accumulation]) -> None:
+        """Write one pass over the columns of the tile."""
+        emitter, kernel = self.emitter, self.kernel
+        cols = list(range(len(kernel.rows), len(kernel.extents)))
+        # The fastest column dimension goes innermost, just outside the vectors.
+        loads = [index for s in stage.cells for index in indices(s)]
+        cols.sort(key=lambda dim: [-abs(index.stride(dim)) for index in loads])
+        flushed = [each for each in accumulations if each.segmented]
+        with contextlib.ExitStack() as stack:
+            for position, dim in enumerate(cols):
+                extent = kernel.extents[dim]
+                span = self._columns(dim)
+                if flushed and position == len(cols) - 1 and extent > _CHAIN:
+                    span = self._segment(stack, dim, span)
+                if flushed and position == len(cols) - 1:
+                    with emitter.writer.block(f"for i{dim} in range({span}):"):
+                        self._cells(stage, accumulations)
+                    with self._lanes():
+                        for each in flushed:
+                            each.flush(emitter, self._slot)
+                    return
+                stack.enter_context(emitter.writer.block(f"for i{dim} in range({span}):"))
+            self._cells(stage, accumulations)
+
+    def _columns(self, dim: int) -> str:
+        kernel = self.kernel
+        extent = kernel.extents[dim]
+        if kernel.ragged is None:
+            return str(extent)
+        return f"min({extent}, {kernel.ragged} - {extent}*i{len(kernel.rows) - 1})"
+
+    def _segment(self, stack: contextlib.ExitStack, dim: int, limit: str) -> str:
+        extent = self.kernel.extents[dim]
+        count = -(-extent // _CHAIN)
+        if self.kernel.ragged is not None:
+            self.emitter.writer.line(f"columns = {limit}")
+            limit = "columns"
+        stack.enter_context(self.emitter.writer.block(f"for segment in range({count}):"))
+        low, high = f"{_CHAIN}*segment", f"{_CHAIN}*segment + {_CHAIN}"
+        exact = extent % _CHAIN == 0 and self.kernel.ragged is None
+        return f"{low}, {high}" if exact else f"{low}, min({high}, {limit})"
+
+    def _cells(self, stage: Stage, accumulations: Sequence[Accumulation]) -> None:
+        """Write the vector loop over the tile at one column."""
+        emitter = self.emitter
+        movable = not stage.reuses and not stage.keeps
+        hoisted: list[Statement] = []
+        varying = set(self.per_row)
+        for statement in stage.cells:
+            along = self.lane in emitter.dims_of(statement)
+            if along or not movable or varying.intersection(_values(operands(statement))):
+                varying |= set() if isinstance(statement, Store) else {statement.out}
+            else:
+                hoisted.append(statement)
+        rest = [s for s in stage.cells if s not in hoisted]
+        emitter.statements(hoisted)
+        with self._lanes():
+            at = self._position()
+            at = f"({at})" if "+" in at else at
+            place = f"{self.width}*{at} + i{self.lane} - low"
+            for value in stage.reuses:
+                emitter.read(value, f"kept_{value.name}[{place}]")
+            self._read_rows((*rest, *stage.reduces), set())
+            emitter.statements(rest)
+            for value in stage.keeps:
+                emitter.write(value, f"kept_{value.name}[{place}]")
+            for each in accumulations:
+                each.add(emitter, self._slot)
+
+    def _position(self) -> str:
+        kernel = self.kernel
+        terms: list[str] = []
+        stride = 1
+        for dim in reversed(range(len(kernel.rows), len(kernel.extents))):
+            terms.append(f"i{dim}" if stride == 1 else f"{stride}*i{dim}")
+            stride *= kernel.extents[dim]
+        return " + ".join(reversed(terms)) or "0"
+
+
+def _values(found: Iterable[object]) -> set[Value]:
+    return {operand for operand in found if isinstance(operand, Value)}

@@ -1,0 +1,248 @@
+"""Writes CPU kernels: what the CPU's schedules share in lines, loops, scratch and cost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.primitive import Primitive
+from minijit.lowering.cpu_launch import CpuLaunch, Scratch
+from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
+from minijit.lowering.source import Emitter, KernelSource
+from minijit.lowering.stages import value_dims
+
+__all__ = ["UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "unit_strides"]
+
+UNIT_NS = 8_000
+"""Work that one unit should hold: small against a launch in parallel, large against its claim."""
+_lock = threading.Lock()
+_SAME_FUNCTION = {"pow": "power", "float_power": "power"}
+_ACCESS_NS = 0.05
+_FLOP_NS = 0.007
+_SHORT = 8
+"""An innermost loop of at most as many trips is unrolled rather than run in vectors."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """How the rows of a kernel are cut into units, and walked inside one.
+
+    Attributes:
+        order: The row dimensions from the outermost loop to the innermost.
+        extents: Their extents, in that order.
+        blocks: How many indices of each belong to one unit, in that order.
+    """
+
+    order: tuple[int, ...]
+    extents: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of blocks along each dimension."""
+        return tuple(-(-e // b) for e, b in zip(self.extents, self.blocks, strict=True))
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return math.prod(self.counts)
+
+    @staticmethod
+    def filled(order: Sequence[int], extents: Sequence[int], rows: int) -> Tile:
+        """Return the tile that holds about ``rows`` rows, the innermost dimensions whole."""
+        blocks: list[int] = []
+        for dim in reversed(order):
+            block = min(extents[dim], max(rows, 1))
+            # Equal blocks rather than a small last one.
+            count = max(-(-extents[dim] // max(block, 1)), 1)
+            blocks.append(max(-(-extents[dim] // count), 1))
+            rows = rows // extents[dim]
+        return Tile(tuple(order), tuple(extents[d] for d in order), tuple(reversed(blocks)))
+
+
+@functools.cache
+def _device_function(make: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any:
+    """Return what ``make(dtype)`` makes, compiled for the CPU: one object for one code."""
+    from minijit.kernels.cpu import device_function
+
+    return device_function(make(dtype))
+
+
+@functools.cache
+def _helpers() -> dict[str, Any]:
+    from minijit.kernels import cpu
+
+    functions = ("half_bits", "half_value", "round_half", "add_exactly", "total_of")
+    return {name: getattr(cpu, name) for name in functions} | dict(cpu.FROM_FLOAT)
+
+
+class CpuEmitter(Emitter):
+    """Statements as CPU code, loops over units, and scratch arrays."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Start an empty function for ``kernel``."""
+        super().__init__(kernel)
+        self.helpers = _helpers()
+        self.scratch: list[Scratch] = []
+        self.used_dims = value_dims(kernel)
+
+    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+        """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
+        from minijit.kernels.math import CPU_FUNCTIONS
+
+        known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
+        if known is not None:
+            return known, True
+        assert op.scalar is not None
+        with _lock:
+            return _device_function(op.scalar.make, dtype), False
+
+    def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
+        """Return the name of a monoid's own combination as a device function."""
+        with _lock:
+            function = _device_function(combine, dtype)
+        return self.name(f"combine_{name}_{dtype.name}", function)
+
+    def array(self, name: str, dtype: np.dtype[Any], length: int) -> str:
+        """Add a scratch array and return its name."""
+        self.scratch.append(Scratch(name, dtype, length))
+        return name
+
+    def read(self, value: Value, place: str) -> None:
+        """Write the reading of a value from an element of a scratch array."""
+        self.writer.line(f"{value.name} = {place}" + " != 0" * (value.dtype.kind == "b"))
+
+    def write(self, value: Value, place: str) -> None:
+        """Write the storing of a value in an element of a scratch array."""
+        code = value.name
+        if value.dtype.kind == "b":
+            code = f"{self.type(np.dtype(np.uint8))}({code})"
+        self.writer.line(f"{place} = {code}")
+
+    def dims_of(self, statement: Statement) -> frozenset[int]:
+        """Return the dimensions on which a statement depends."""
+        if isinstance(statement, Store):
+            used = frozenset(statement.index.dims)
+            return used | self.used_dims.get(statement.value, frozenset())  # type: ignore[arg-type]
+        return self.used_dims[statement.out]
+
+    def statements(self, statements: Sequence[Statement]) -> None:
+        """Write statements in order."""
+        for statement in statements:
+            self.statement(statement)
+
+    @contextlib.contextmanager
+    def units(
+        self, tile: Tile, after: Callable[[int], None] | None = None, *, merge: bool = True
+    ) -> Iterator[str]:
+        """Open the loops over the rows of the units ``[start, stop)``, but for the innermost.
+
+        Yields what the innermost loop's ``range`` takes. ``after(depth)`` is called when the
+        indices of the first ``depth`` dimensions are known. With ``merge`` one loop may run through
+        several units where they are adjacent.
+        """
+        known = after or (lambda depth: None)
+        writer, last = self.writer, len(tile.order) - 1
+        merged = merge and bool(tile.order) and tile.counts[0] == tile.units > 1
+        with contextlib.ExitStack() as stack:
+            if not merged:
+                stack.enter_context(writer.block("for unit in range(start, stop):"))
+            for position, dim in enumerate(tile.order):
+                extent, block = tile.extents[position], tile.blocks[position]
+                unit = _digit(tile, position)
+                if merged and position == 0:
+                    span = _span(extent, block, _scaled(block, "start"), _scaled(block, "stop"))
+                elif tile.counts[position] == 1:
+                    span = str(extent)
+                elif block == 1 and position < last:
+                    writer.line(f"i{dim} = {unit}")
+                    known(position + 1)
+                    continue
+                else:
+                    writer.line(f"block{dim} = {unit}")
+                    low = _scaled(block, f"block{dim}")
+                    span = _span(extent, block, low, f"{low} + {block}")
+                if position == last:
+                    yield span
+                else:
+                    stack.enter_context(writer.block(f"for i{dim} in range({span}):"))
+                    known(position + 1)
+            if not tile.order:
+                yield "1"
+
+    def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
+        """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
+        kernel = self.kernel
+        names = ["start", "stop"] + [scratch.name for scratch in self.scratch]
+        names += [f"b{position}" for position in range(len(kernel.buffers))]
+        names += [f"a{position}" for position in range(len(kernel.arguments))]
+        notes = [f"{s.name}: {s.dtype}[{s.length}] scratch" for s in self.scratch]
+        for position, buffer in enumerate(kernel.buffers):
+            role = buffer.role.value
+            notes.append(f"b{position}: {buffer.dtype}[{buffer.size}] {role} {buffer.name}")
+        for position, argument in enumerate(kernel.arguments):
+            notes.append(f"a{position}: {argument.dtype} {argument.name}")
+        # The notes are part of the text, which so determines the code: operators name no dtype.
+        lines = [f"# {note}" for note in notes] + self.writer.text.splitlines()
+        body = "".join(f"    {line}\n" for line in lines)
+        text = f"def {kernel.name}({', '.join(names)}):\n{body}"
+        launch = CpuLaunch(units, max(int(work), 1), tuple(self.scratch), trips <= _SHORT)
+        return KernelSource(kernel, text, self.names, schedule, launch)
+
+
+def _scaled(factor: int, name: str) -> str:
+    return f"{factor}*{name}" if factor != 1 else name
+
+
+def _span(extent: int, block: int, low: str, high: str) -> str:
+    """Return the bounds of a range, cut at ``extent`` where blocks do not divide it."""
+    return f"{low}, {high}" if extent % block == 0 else f"{low}, min({high}, {extent})"
+
+
+def _digit(tile: Tile, position: int) -> str:
+    """Return code of one digit of a unit's number in the mixed radix of the blocks."""
+    inner, count = math.prod(tile.counts[position + 1 :]), tile.counts[position]
+    code = "unit" if inner == 1 else f"unit // {inner}"
+    return code if inner * count == tile.units else f"{code} % {count}"
+
+
+def unit_strides(kernel: Kernel) -> list[float]:
+    """Return for each dimension how much is accessed with stride one along it.
+
+    An access counts by the share of the space in which it differs, a store twice.
+    """
+    score = [0.0] * len(kernel.extents)
+    points = max(math.prod(kernel.extents), 1)
+    for statement in kernel.body:
+        if isinstance(statement, Load | Store):
+            share = math.prod(kernel.extents[dim] for dim in statement.index.dims) / points
+            for dim, stride in statement.index.terms:
+                if abs(stride) == 1:
+                    score[dim] += 2 * share if isinstance(statement, Store) else share
+    return score
+
+
+def unit_stride_dim(kernel: Kernel, dims: Sequence[int]) -> int:
+    """Return which of ``dims`` is most accessed with stride one; the last one of equals."""
+    score = unit_strides(kernel)
+    return max(dims, key=lambda dim: (score[dim], dim))
+
+
+def cell_cost(statements: Sequence[Statement]) -> float:
+    """Return the estimated nanoseconds of one execution of ``statements`` in a vector loop."""
+    cost = 0.0
+    for statement in statements:
+        if isinstance(statement, Load | Store):
+            cost += _ACCESS_NS
+        elif isinstance(statement, Map):
+            cost += _FLOP_NS * statement.op.flops
+        else:
+            cost += _FLOP_NS
+    return cost

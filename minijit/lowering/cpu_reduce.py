@@ -1,0 +1,119 @@
+"""How the CPU accumulates each reduction: in vectors over a segment, then segments exactly.
+
+A float sum adds up a segment of elements in its accumulator's dtype, spread over the lanes of
+vectors; sums of segments are added in float64, those of float64 with Neumaier's correction. The
+error stays at or below that of NumPy's pairwise summation, and no element is loaded twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijit.lowering.cpu_emitter import CpuEmitter
+from minijit.lowering.kernel_ir import Reduce
+from minijit.lowering.source import held_dtype
+
+__all__ = ["Accumulation", "Slot", "accumulation"]
+
+_FLOAT64 = np.dtype(np.float64)
+Slot = Callable[[str], str]
+"""From the name of an accumulator to code of its place: the name itself, or an array's element."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accumulation:
+    """The places that one reduction accumulates in, and the lines that it writes.
+
+    Attributes:
+        places: ``(name, dtype, initial value)`` of each.
+        segmented: Whether ``flush`` has to run after every segment.
+    """
+
+    reduce: Reduce
+    places: tuple[tuple[str, np.dtype[Any], Any], ...]
+    segmented: bool
+
+    def start(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the initial values."""
+        for name, dtype, value in self.places:
+            emitter.writer.line(f"{slot(name)} = {emitter.constant(value, dtype)}")
+
+    def add(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the combination with the current cell."""
+        from minijit.kernels.cpu import COMBINE
+
+        reduce, monoid = self.reduce, self.reduce.monoid
+        name, dtype, _ = self.places[0]
+        values = [
+            emitter.cast(emitter.operand(arg), arg.dtype, place[1])
+            for arg, place in zip(reduce.args, self.places, strict=False)
+        ]
+        if monoid.position or monoid.name not in COMBINE:
+            slots = [slot(place[0]) for place in self.places]
+            function = emitter.combination(monoid.name, monoid.combine, dtype)
+            code = f"{', '.join(slots)} = {function}({', '.join(slots + values)})"
+        elif monoid.name == "prod" and reduce.accumulators[0] == _FLOAT64:
+            code = f"{slot(name)} = {slot(name)} * {values[0]}"
+        else:
+            function = emitter.name(f"fold_{monoid.name}", COMBINE[monoid.name])
+            code = f"{slot(name)} = {function}({slot(name)}, {values[0]})"
+        emitter.writer.line(code, reduce.line)
+
+    def flush(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the addition of a segment's sum to the total, and start the next segment."""
+        part, total = self.places[0], self.places[1]
+        if len(self.places) == 3:
+            function = emitter.helper("add_exactly")
+            total_code, lost = slot(total[0]), slot(self.places[2][0])
+            code = f"{total_code}, {lost} = {function}({total_code}, {lost}, {slot(part[0])})"
+        else:
+            wide = emitter.cast(slot(part[0]), part[1], _FLOAT64)
+            code = f"{slot(total[0])} = {slot(total[0])} + {wide}"
+        emitter.writer.line(code)
+        emitter.writer.line(f"{slot(part[0])} = {emitter.constant(part[2], part[1])}")
+
+    def finish(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the result to the variable of the reduction's value."""
+        out, monoid = self.reduce.out, self.reduce.monoid
+        place = self.places[monoid.result if monoid.position else 0]
+        code, dtype = slot(place[0]), place[1]
+        if self.segmented:
+            code, dtype = slot(self.places[1][0]), _FLOAT64
+            if len(self.places) == 3:
+                code = f"{emitter.helper('total_of')}({code}, {slot(self.places[2][0])})"
+        emitter.writer.line(f"{out.name} = {emitter.cast(code, dtype, out.dtype)}")
+
+
+def accumulation(reduce: Reduce, cells: int, chain: int) -> Accumulation:
+    """Return how a reduction is accumulated.
+
+    Args:
+        reduce: The statement.
+        cells: Number of cells of a row.
+        chain: Most elements that a float accumulator may add up before its segment ends.
+    """
+    monoid, out = reduce.monoid, reduce.out.name
+    dtype = held_dtype(reduce.accumulators[0])
+    identity = monoid.identity(dtype)
+    if dtype.kind == "b":
+        # As bytes, so that accumulators may be elements of an array.
+        dtype, identity = np.dtype(np.uint8), tuple(map(np.uint8, identity))
+    name = f"{monoid.name}_{out}"
+    if monoid.position:
+        position = np.dtype(np.int64)
+        places = ((name, dtype, identity[0]), (f"at_{out}", position, identity[1]))
+        return Accumulation(reduce, places, False)
+    if monoid.name == "prod" and dtype == np.float32:
+        # Lanes multiply in another order than NumPy, which must not overflow on the way.
+        return Accumulation(reduce, ((name, _FLOAT64, np.float64(1)),), False)
+    part = (name, dtype, identity[0])
+    if monoid.name != "sum" or dtype.kind != "f" or cells <= chain:
+        return Accumulation(reduce, (part,), False)
+    total = (f"total_{out}", _FLOAT64, np.float64(0))
+    if dtype == np.float32:
+        return Accumulation(reduce, (part, total), True)
+    return Accumulation(reduce, (part, total, (f"lost_{out}", _FLOAT64, np.float64(0))), True)

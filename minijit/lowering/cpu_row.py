@@ -1,0 +1,145 @@
+"""CPU schedule of reductions whose columns are the fastest in memory: a row at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+
+from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_reduce import Accumulation, accumulation
+from minijit.lowering.kernel_ir import Kernel, Statement
+from minijit.lowering.source import KernelSource, held_dtype
+from minijit.lowering.stages import Stage, stage_kernel
+
+__all__ = ["emit_row"]
+
+_SEGMENT = 2048
+"""Columns of a segment of a float sum: some dozens for each lane of its vectors."""
+_KEPT_BYTES = 1 << 19
+"""Most bytes a row that are kept between passes: half of a common L2 cache."""
+
+
+def emit_row(kernel: Kernel) -> KernelSource:
+    """Write a kernel with reductions, one loop over the columns for each of its stages."""
+    emitter = CpuEmitter(kernel)
+    staging = stage_kernel(kernel, budget=_KEPT_BYTES)
+    cells = math.prod(kernel.cols)
+    for value in staging.kept:
+        emitter.array(f"kept_{value.name}", held_dtype(value.dtype), cells)
+    cost = cells * sum(
+        cell_cost(stage.cells) + cell_cost(stage.reduces) for stage in staging.stages
+    )
+    cost += sum(cell_cost(stage.before) for stage in staging.stages) + cell_cost(staging.after) + 1
+    dims = range(len(kernel.rows))
+    order = list(dims)
+    tile = Tile.filled(order, kernel.rows, int(UNIT_NS / cost))
+    emitter.statements(staging.launch)
+    with emitter.units(tile) as span, contextlib.ExitStack() as stack:
+        if tile.order:
+            head = f"for i{tile.order[-1]} in range({span}):"
+            stack.enter_context(emitter.writer.block(head))
+        for stage in staging.stages:
+            emitter.statements(stage.before)
+            _pass(emitter, stage, cells)
+        emitter.statements(staging.after)
+    schedule = (
+        f"row: {tile.units} units of {math.prod(tile.blocks)} rows, "
+        f"{len(staging.stages)} passes over {cells} columns, {len(staging.kept)} values kept"
+    )
+    cols = range(len(kernel.rows), len(kernel.extents))
+    trips = kernel.extents[unit_stride_dim(kernel, cols)] if cols else 1
+    return emitter.finish(tile.units, cost * math.prod(kernel.rows), schedule, trips)
+
+
+def _own_name(name: str) -> str:
+    return name
+
+
+def _pass(emitter: CpuEmitter, stage: Stage, cells: int) -> None:
+    """Write one pass over the columns of the current row."""
+    accumulations = [accumulation(reduce, cells, _SEGMENT) for reduce in stage.reduces]
+    for each in accumulations:
+        each.start(emitter, _own_name)
+    kernel, writer = emitter.kernel, emitter.writer
+    dims = list(range(len(kernel.rows), len(kernel.extents)))
+    if not dims:
+        _cell(emitter, stage, stage.cells, accumulations)
+    else:
+        inner = unit_stride_dim(kernel, dims)
+        dims.remove(inner)
+        segmented = any(each.segmented for each in accumulations)
+        with contextlib.ExitStack() as stack:
+            for dim in dims:
+                stack.enter_context(writer.block(f"for i{dim} in range({kernel.extents[dim]}):"))
+            # A value read back exists only inside the inner loop, and so does what uses it.
+            movable = not stage.reuses and not stage.keeps
+            hoisted = [s for s in stage.cells if movable and inner not in emitter.dims_of(s)]
+            rest = [s for s in stage.cells if s not in hoisted]
+            emitter.statements(hoisted)
+            span = _columns(emitter, inner)
+            if segmented and kernel.extents[inner] > _SEGMENT:
+                span = _segment(emitter, stack, inner)
+            with writer.block(f"for i{inner} in range({span}):"):
+                _cell(emitter, stage, rest, accumulations)
+            for each in accumulations:
+                if each.segmented:
+                    each.flush(emitter, _own_name)
+    for each in accumulations:
+        each.finish(emitter, _own_name)
+
+
+def _columns(emitter: CpuEmitter, inner: int) -> str:
+    """Return the number of columns of the current row."""
+    kernel = emitter.kernel
+    extent = kernel.extents[inner]
+    if kernel.ragged is None:
+        return str(extent)
+    block = f"i{len(kernel.rows) - 1}"
+    return f"min({extent}, {kernel.ragged} - {extent}*{block})"
+
+
+def _segment(emitter: CpuEmitter, stack: contextlib.ExitStack, inner: int) -> str:
+    """Open the loop over segments and return the range of columns of one."""
+    extent = emitter.kernel.extents[inner]
+    count = -(-extent // _SEGMENT)
+    limit = _columns(emitter, inner)
+    ragged = emitter.kernel.ragged is not None
+    if ragged:
+        emitter.writer.line(f"columns = {limit}")
+        limit = "columns"
+    stack.enter_context(emitter.writer.block(f"for segment in range({count}):"))
+    low, high = f"{_SEGMENT}*segment", f"{_SEGMENT}*segment + {_SEGMENT}"
+    return (
+        f"{low}, {high}"
+        if extent % _SEGMENT == 0 and not ragged
+        else f"{low}, min({high}, {limit})"
+    )
+
+
+def _position(emitter: CpuEmitter) -> str:
+    """Return the flat position of the current cell in the row."""
+    kernel = emitter.kernel
+    terms: list[str] = []
+    stride = 1
+    for dim in reversed(range(len(kernel.rows), len(kernel.extents))):
+        terms.append(f"i{dim}" if stride == 1 else f"{stride}*i{dim}")
+        stride *= kernel.extents[dim]
+    return " + ".join(reversed(terms)) or "0"
+
+
+def _cell(
+    emitter: CpuEmitter,
+    stage: Stage,
+    statements: Sequence[Statement],
+    accumulations: Sequence[Accumulation],
+) -> None:
+    """Write what happens at one cell."""
+    at = _position(emitter)
+    for value in stage.reuses:
+        emitter.read(value, f"kept_{value.name}[{at}]")
+    emitter.statements(statements)
+    for value in stage.keeps:
+        emitter.write(value, f"kept_{value.name}[{at}]")
+    for each in accumulations:
+        each.add(emitter, _own_name)

@@ -1,0 +1,197 @@
+"""What statements look like on CUDA: accesses by device functions, scalar code by libdevice."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.dtypes import short_name
+from minijit.graph.index import Affine
+from minijit.graph.primitive import Monoid, Primitive
+from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
+from minijit.lowering.source import Emitter, held_dtype
+
+__all__ = ["CudaEmitter"]
+
+VECTOR_BYTES = 16
+
+# These become one call of libdevice in the operand's own precision.
+_MATH = {
+    "arccos": math.acos,
+    "arccosh": math.acosh,
+    "arcsin": math.asin,
+    "arcsinh": math.asinh,
+    "arctan": math.atan,
+    "arctan2": math.atan2,
+    "arctanh": math.atanh,
+    "cos": math.cos,
+    "cosh": math.cosh,
+    "erf": math.erf,
+    "erfc": math.erfc,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "hypot": math.hypot,
+    "log": math.log,
+    "log10": math.log10,
+    "log1p": math.log1p,
+    "log2": math.log2,
+    "sin": math.sin,
+    "sinh": math.sinh,
+    "sqrt": math.sqrt,
+    "tan": math.tan,
+    "tanh": math.tanh,
+}
+_EXTREMA = {"max": "maximum", "min": "minimum"}
+_ROUNDING = frozenset({"ceil", "floor", "rint", "trunc"})
+
+
+@lru_cache(maxsize=4096)
+def _scalar_function(op: Primitive, dtype: np.dtype[Any]) -> Any:
+    from minijit.kernels.cuda.block import device_function
+
+    assert op.scalar is not None
+    return device_function(op.scalar.make(dtype))
+
+
+@lru_cache(maxsize=1024)
+def _combination(monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Any:
+    from minijit.kernels.cuda import VOCABULARY
+    from minijit.kernels.cuda.block import typed_combination
+
+    if monoid.name in _EXTREMA and len(dtypes) == 1:
+        return VOCABULARY[_EXTREMA[monoid.name]]
+    return typed_combination(monoid.combine(dtypes[0]), dtypes)
+
+
+class CudaEmitter(Emitter):
+    """Writes statements, local arrays and vector accesses of a CUDA kernel.
+
+    Attributes:
+        wide: Whether positions exceed int32.
+        aligned: The buffers that are accessed 128 bits at a time.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Start an empty text."""
+        from minijit.kernels.cuda import VOCABULARY
+
+        super().__init__(kernel)
+        self.helpers = VOCABULARY
+        # Positions run past the end of the space by less than one grid of tiles.
+        self.wide = math.prod(kernel.extents) >= 2**30
+        self.aligned: set[int] = set()
+
+    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+        """Return libdevice's function or the compiled scalar code."""
+        if op.name in _EXTREMA and dtype.kind != "b":
+            return self.helpers[_EXTREMA[op.name]], True
+        if op.name in _ROUNDING and dtype.kind == "f":
+            return self.helpers[op.name], True
+        if op.name in _MATH and dtype.kind == "f":
+            return _MATH[op.name], True
+        return _scalar_function(op, dtype), False
+
+    def call(self, helper: str, *arguments: object) -> str:
+        """Return code of a call of a device function."""
+        return f"{self.helper(helper)}({', '.join(map(str, arguments))})"
+
+    def load_code(self, buffer: int, index: str) -> str:
+        """Return code of an element, converted to the dtype in which it is held."""
+        return self.call("load", f"b{buffer}", index)
+
+    def argument_code(self, argument: int) -> str:
+        """Return code of a scalar argument; float16 comes as float32."""
+        dtype = self.kernel.arguments[argument].dtype
+        return self.call("round_half", f"a{argument}") if dtype == np.float16 else f"a{argument}"
+
+    def statement(self, statement: Statement) -> None:
+        """Write one statement other than a ``Reduce``."""
+        if isinstance(statement, Store):
+            self.store(statement)
+        else:
+            super().statement(statement)
+
+    def store(self, statement: Store) -> None:
+        """Write a store of one element."""
+        index = self.index(statement.index)
+        code = self.call("store", f"b{statement.buffer}", index, self.operand(statement.value))
+        self.writer.line(code, self.kernel.buffers[statement.buffer].name)
+
+    def load(self, statement: Load, target: str) -> None:
+        """Write an unguarded load of one element into ``target``."""
+        code = self.load_code(statement.buffer, self.index(statement.index))
+        self.writer.line(f"{target} = {code}", self.kernel.buffers[statement.buffer].name)
+
+    def local(self, name: str, count: int, dtype: np.dtype[Any]) -> None:
+        """Write an array of a thread; loops over it are unrolled, so that it lies in registers."""
+        self.helper("cuda")
+        kind = self.type(held_dtype(dtype))
+        self.writer.line(f"{name} = cuda.local.array({count}, {kind})")
+
+    def integer(self, code: str) -> str:
+        """Return an index computation in the kernel's index type."""
+        return code if self.wide else self.call("narrow", code)
+
+    def unflatten(self, position: str, dims: Sequence[int]) -> None:
+        """Write the indices of ``dims`` from a position in their C-ordered space."""
+        names = [f"i{dim}" for dim in dims]
+        if len(dims) == 1:
+            self.dims[dims[0]] = position
+            return
+        for place in range(len(dims) - 1, -1, -1):
+            extent = self.kernel.extents[dims[place]]
+            if place == 0:
+                self.writer.line(f"{names[0]} = {position}")
+                break
+            self.writer.line(f"{names[place]} = {self.call('remainder', position, extent)}")
+            rest = self.call("quotient", position, extent)
+            if place > 1:
+                self.writer.line(f"{names[0]} = {rest}")
+                position = names[0]
+            else:
+                position = rest
+        for dim, name in zip(dims, names, strict=True):
+            self.dims[dim] = name
+
+    def vectorizable(self, buffer: int, index: Affine, inner: int, chunk: int) -> bool:
+        """Whether ``chunk`` neighbours along dimension ``inner`` are whole 128-bit vectors.
+
+        Every chunk then starts at a multiple of 16 bytes, provided that the buffer does.
+        """
+        size = self.kernel.buffers[buffer].dtype.itemsize
+        if chunk * size % VECTOR_BYTES or index.stride(inner) != 1:
+            return False
+        vector = VECTOR_BYTES // size
+        strides = [stride for dim, stride in index.terms if dim != inner]
+        return all(number % vector == 0 for number in (index.offset, *strides))
+
+    def vectors(self, buffer: int, chunk: int) -> int:
+        """Return how many elements one access moves, and note that the buffer must be aligned."""
+        self.aligned.add(buffer)
+        return min(chunk, VECTOR_BYTES // self.kernel.buffers[buffer].dtype.itemsize)
+
+    @contextlib.contextmanager
+    def whole_function(self) -> Iterator[None]:
+        """Write the head of the function; what is written inside the ``with`` is its body.
+
+        Comments say what the pointers address, so that equal texts are equal kernels.
+        """
+        buffers, arguments = self.kernel.buffers, self.kernel.arguments
+        names = [f"b{n}" for n in range(len(buffers))] + [f"a{n}" for n in range(len(arguments))]
+        with self.writer.block(f"def {self.kernel.name}({', '.join(names)}):"):
+            for number, buffer in enumerate(buffers):
+                kind = f"{short_name(buffer.dtype)}[{buffer.size}]"
+                self.writer.line(f"# {buffer.role.value:3s} b{number}: {kind} {buffer.name}")
+            for number, argument in enumerate(arguments):
+                self.writer.line(f"# arg a{number}: {short_name(argument.dtype)} {argument.name}")
+            yield
+
+    @staticmethod
+    def combination(monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Any:
+        """Return the device function that combines two sets of accumulators."""
+        return _combination(monoid, dtypes)

@@ -1,0 +1,165 @@
+"""How the threads of a block share the rows of a kernel with reductions.
+
+The ladder of threads for one row follows QuACK (Dao-AILab, media/2025-07-10-membound-sol.md): short
+rows share a warp, longer ones take more threads, so that no thread holds more than 32 values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from minijit.lowering.cuda_emitter import VECTOR_BYTES
+from minijit.lowering.cuda_launch import unrolled_lanes
+from minijit.lowering.kernel_ir import Kernel, Load, Store
+from minijit.lowering.stages import Staging, stage_kernel
+
+__all__ = ["Geometry", "choose_geometry"]
+
+WARP = 32
+_FEW_ROWS = 264
+_SHORT_LANES = 8
+_MOST_LANES = 32
+_MOST_THREADS = 512
+_PASS_THREADS = 256
+_PASS_VECTORS = 4
+_NARROWEST = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """A mapping of rows and columns to threads.
+
+    Attributes:
+        by_column: Neighbouring threads take neighbouring rows of the kernel (which lie next to each
+            other in memory) rather than neighbouring columns.
+        threads: Threads in a block.
+        group: Threads that share a row; a power of two.
+        chunk: Neighbouring columns that a thread takes at once.
+        steps: Chunks that a thread holds at a time, ``group * chunk`` columns apart.
+        persistent: Whether the whole row is held at once; else it is read again in each pass.
+    """
+
+    by_column: bool
+    threads: int
+    group: int
+    chunk: int
+    steps: int
+    persistent: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.threads // self.group
+
+    @property
+    def lanes(self) -> int:
+        """Columns that a thread holds at a time."""
+        return self.chunk * self.steps
+
+    @property
+    def span(self) -> int:
+        """Columns that the threads of a row hold at a time."""
+        return self.lanes * self.group
+
+    def __str__(self) -> str:
+        """Return the schedule in words."""
+        kind = "column" if self.by_column else "row"
+        held = "held in registers" if self.persistent else f"in passes of {self.span} columns"
+        return (
+            f"{kind}: {self.rows} rows in a block of {self.threads} threads, {self.group} threads "
+            f"and {self.steps} x {self.chunk} values each for a row, {held}"
+        )
+
+
+def choose_geometry(
+    kernel: Kernel, *, vectorize: bool, work: int | None
+) -> tuple[Geometry, Staging]:
+    """Return the mapping of a kernel with columns, and its passes."""
+    held = stage_kernel(kernel, keep_loads=True)
+    words = sum(max(value.dtype.itemsize, 4) // 4 for value in held.kept)
+    most = min(_MOST_LANES, 2 * _MOST_LANES // max(words, 2))
+    most = min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
+    by_column = _reads_along_rows(kernel)
+    chunk = _chunk(kernel, most) if vectorize and not by_column else 1
+    choose = _columns if by_column else _rows
+    geometry = choose(math.prod(kernel.rows), math.prod(kernel.cols), chunk, max(most, chunk))
+    return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
+
+
+def _accesses(kernel: Kernel) -> list[Load | Store]:
+    cols = frozenset(range(len(kernel.rows), len(kernel.extents)))
+    return [s for s in kernel.body if isinstance(s, Load | Store) and cols & set(s.index.dims)]
+
+
+def _reads_along_rows(kernel: Kernel) -> bool:
+    """Whether more bytes lie side by side along the last row dimension than along columns."""
+    if not kernel.rows or not kernel.cols:
+        return False
+    votes = 0
+    for access in _accesses(kernel):
+        size = kernel.buffers[access.buffer].dtype.itemsize
+        if abs(access.index.stride(len(kernel.extents) - 1)) == 1:
+            votes -= size
+        elif abs(access.index.stride(len(kernel.rows) - 1)) == 1:
+            votes += size
+    return votes > 0
+
+
+def _chunk(kernel: Kernel, most: int) -> int:
+    """Return how many neighbouring columns make whole vectors; 1 when rows are not aligned."""
+    inner = len(kernel.extents) - 1
+    sizes = [
+        kernel.buffers[access.buffer].dtype.itemsize
+        for access in _accesses(kernel)
+        if access.index.stride(inner) == 1 and (isinstance(access, Store) or access.guard is None)
+    ]
+    if not sizes:
+        return 1
+    chunk = math.gcd(VECTOR_BYTES // min(sizes), kernel.cols[-1])
+    while chunk > most:
+        chunk //= 2
+    return chunk if chunk * max(sizes) >= VECTOR_BYTES else 1
+
+
+def _power(number: int) -> int:
+    """Return the smallest power of two that is not below ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
+    chunks = max(-(-cols // chunk), 1)
+    # One warp for a row while that keeps enough rows in flight, more when there are few rows.
+    roomy = WARP if rows >= _FEW_ROWS else _MOST_THREADS
+    short = max(min(_SHORT_LANES, most) // chunk, 1)
+    group = min(_power(-(-chunks // short)), roomy)
+    while -(-chunks // group) * chunk > most and group < _MOST_THREADS:
+        group *= 2
+    steps = -(-chunks // group)
+    persistent = steps * chunk <= most
+    if not persistent:
+        group = _PASS_THREADS if rows >= _FEW_ROWS else _MOST_THREADS
+        wanted = [n for n in (4, 2, 1) if n <= _PASS_VECTORS and n * chunk <= max(most, chunk)]
+        exact = [n for n in wanted if cols % (n * group * chunk) == 0]
+        steps = (exact or wanted)[0]
+    threads = max(group, 128 if rows * group >= 128 * _FEW_ROWS else WARP)
+    return Geometry(False, threads, group, chunk, steps, persistent)
+
+
+def _columns(rows: int, cols: int, chunk: int, most: int) -> Geometry:
+    width = min(WARP, _power(rows))
+    # Narrower tiles than a line of memory only where blocks would be too few to fill a device.
+    while width > _NARROWEST and cols >= 512 and -(-rows // width) < _FEW_ROWS // 2:
+        width //= 2
+    group = min(_power(-(-cols // 4)), _PASS_THREADS // width)
+    if cols >= 512 and -(-rows // width) < _FEW_ROWS:
+        group = max(group, _MOST_THREADS // width)
+    # Few columns leave threads over: a block takes more rows instead.
+    threads = max(width * group, min(128, _power(rows) * group), WARP)
+    steps = max(-(-cols // group), 1)
+    persistent = steps <= most
+    if not persistent:
+        wanted = [n for n in (8, 4, 2, 1) if n <= most]
+        exact = [n for n in wanted if cols % (n * group) == 0]
+        steps = (exact or wanted)[0]
+    return Geometry(True, threads, group, 1, steps, persistent)

@@ -1,0 +1,302 @@
+"""The map schedule: kernels without reductions, several neighbouring elements for each thread.
+
+A thread takes ``groups`` chunks of ``chunk`` neighbours; the chunks of a block lie side by side, so
+that a warp reads whole lines. All loads come before the first use. The last block, which runs past
+the end, loads and stores element by element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+
+from minijit.lowering.cuda_emitter import VECTOR_BYTES, CudaEmitter
+from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store
+from minijit.lowering.source import KernelSource
+
+__all__ = ["MapEmitter", "MapShape", "emit_map", "finished"]
+
+_LARGE = 2**20
+_LONG_BODY = 40
+_REGISTER_BYTES = 256
+_SCALAR_GROUPS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MapShape:
+    """How many elements a thread takes, ``groups`` times ``chunk`` neighbours."""
+
+    chunk: int
+    groups: int
+    threads: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a thread."""
+        return self.chunk * self.groups
+
+    @property
+    def stride(self) -> int:
+        """Distance between the groups of a thread."""
+        return self.chunk * self.threads
+
+    @property
+    def tile(self) -> int:
+        """Elements of a block."""
+        return self.lanes * self.threads
+
+
+def emit_map(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSource:
+    """Write a kernel without reductions."""
+    size = math.prod(kernel.rows)
+    shape = _choose(kernel, size, vectorize)
+    most = min(work or shape.lanes, unrolled_lanes(kernel.body))
+    while shape.lanes > most:
+        halved = "groups" if shape.groups > 1 else "chunk"
+        shape = dataclasses.replace(shape, **{halved: getattr(shape, halved) // 2})
+    widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
+    if shape.chunk * widest < VECTOR_BYTES:
+        # Too few neighbours for a vector: take elements side by side with other threads instead.
+        shape = dataclasses.replace(shape, chunk=1, groups=shape.lanes)
+    return finished(MapEmitter(kernel, shape, size), -(-size // shape.tile), vectorize)
+
+
+def finished(emitter: MapEmitter, grid: int, vectorize: bool) -> KernelSource:
+    """Return the source that ``emitter`` writes, to be launched in ``grid`` blocks."""
+    emitter.write()
+    shape, grid = emitter.shape, max(grid, 1)
+    each = f"{shape.groups} x {shape.chunk} elements each"
+    note = f"{emitter.schedule}: {grid} blocks of {shape.threads} threads, {each}"
+    aligned = tuple(sorted(emitter.aligned))
+    launch = CudaLaunch(grid, shape.threads, 0, aligned, vectorize, shape.lanes)
+    return KernelSource(emitter.kernel, emitter.writer.text, emitter.names, note, launch)
+
+
+def _choose(kernel: Kernel, size: int, vectorize: bool) -> MapShape:
+    threads = 256 if size >= _LARGE else 128
+    chunk = _chunk(kernel) if vectorize and kernel.rows else 1
+    if chunk == 1:
+        return MapShape(1, _SCALAR_GROUPS if size >= _LARGE else 1, threads)
+    loads = [s for s in kernel.body if isinstance(s, Load)]
+    maps = sum(isinstance(s, Map) for s in kernel.body)
+    widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
+    short = len(loads) <= 4 and maps <= _LONG_BODY and chunk * widest <= VECTOR_BYTES
+    return MapShape(chunk, 2 if short and size >= _LARGE else 1, threads)
+
+
+def _chunk(kernel: Kernel) -> int:
+    """Return how many neighbours make whole vectors of every contiguous buffer; 1 for none."""
+    inner = len(kernel.rows) - 1
+    sizes = [
+        kernel.buffers[s.buffer].dtype.itemsize
+        for s in kernel.body
+        if isinstance(s, Load | Store)
+        and s.index.stride(inner) == 1
+        and (isinstance(s, Store) or s.guard is None)
+    ]
+    if not sizes:
+        return 1
+    chunk = VECTOR_BYTES // min(sizes)
+    while chunk * sum(sizes) > _REGISTER_BYTES and chunk * max(sizes) > VECTOR_BYTES:
+        chunk //= 2
+    if len(kernel.rows) > 1:
+        chunk = math.gcd(chunk, kernel.rows[-1])
+    return chunk if chunk * max(sizes) >= VECTOR_BYTES else 1
+
+
+_Access = Callable[[bool], None]
+
+
+class MapEmitter(CudaEmitter):
+    """Writes one map kernel.
+
+    Attributes:
+        shape: The elements of a thread.
+        size: Number of elements.
+        tail: Whether some threads have fewer elements than others.
+    """
+
+    schedule = "map"
+
+    def __init__(self, kernel: Kernel, shape: MapShape, size: int) -> None:
+        """Start an empty text."""
+        super().__init__(kernel)
+        self.shape = shape
+        self.size = size
+        self.inner = len(kernel.rows) - 1
+        self.tail = size % shape.tile != 0
+        self.loads: list[Load] = []
+        self.stores: list[Store] = []
+        self.body: list[Statement] = []
+
+    def write(self) -> None:
+        """Write the whole function."""
+        with self.whole_function():
+            self.place()
+            for statement in self.kernel.body:
+                self._sort(statement)
+            for load in self.loads:
+                self.local(f"{load.out.name}_", self.shape.lanes, load.out.dtype)
+            for store in self.stores:
+                dtype = self.kernel.buffers[store.buffer].dtype
+                self.local(f"o{store.buffer}_", self.shape.lanes, dtype)
+            if self.loads:
+                self._in_two_ways(self._load)
+            self._compute()
+            if self.stores:
+                self._in_two_ways(self._store)
+
+    def _sort(self, statement: Statement) -> None:
+        """Put a statement where it belongs; what exists once a launch is written at once."""
+        if isinstance(statement, Reduce):
+            raise TypeError("a map kernel has no reductions")
+        if isinstance(statement, Store):
+            vector = self.vectorizable(
+                statement.buffer, statement.index, self.inner, self.shape.chunk
+            )
+            if statement.level is Level.LAUNCH and self.kernel.rows:
+                with self.writer.block(f"if {self.first}:"):
+                    self.store(statement)
+            else:
+                (self.stores if vector else self.body).append(statement)
+        elif statement.out.level is Level.LAUNCH:
+            self.statement(statement)
+        elif isinstance(statement, Load) and statement.guard is None:
+            self.loads.append(statement)
+        else:
+            self.body.append(statement)
+
+    def _in_two_ways(self, access: _Access) -> None:
+        """Write an access for whole tiles and, where the last one is not, for its elements."""
+        if not self.tail:
+            access(True)
+            return
+        with self.writer.block(f"if {self.whole}:"):
+            access(True)
+        with self.writer.block("else:"):
+            access(False)
+
+    @contextlib.contextmanager
+    def _group(self) -> Iterator[str]:
+        """Write the loop over the groups of a thread; yields code of the group's first lane."""
+        if self.shape.groups == 1:
+            self.group("0")
+            yield ""
+            return
+        with self.writer.block(f"for g in range({self.shape.groups}):"):
+            self.group("g")
+            yield f"{self.shape.chunk}*g" if self.shape.chunk > 1 else "g"
+
+    @contextlib.contextmanager
+    def _lane(self, first: str) -> Iterator[str]:
+        """Write the loop over a chunk; yields code of the lane."""
+        if self.shape.chunk == 1:
+            yield first or "0"
+            return
+        with self.writer.block(f"for k in range({self.shape.chunk}):"):
+            name = self.dims[self.inner]
+            self.dims[self.inner] = f"({name} + k)"
+            yield f"{first} + k" if first else "k"
+            self.dims[self.inner] = name
+
+    # Where elements lie; another order of them overrides these.
+
+    first = "start == 0"
+    """Code that holds for one thread of the launch."""
+
+    def place(self) -> None:
+        """Write where the elements of the thread start."""
+        block, thread = self.call("block_index"), self.call("thread_index")
+        start = f"{block}*{self.shape.tile} + {thread}*{self.shape.chunk}"
+        self.writer.line(f"start = {self.integer(start)}")
+
+    @property
+    def whole(self) -> str:
+        """Code that holds where all elements of the thread exist."""
+        last = self.shape.stride * (self.shape.groups - 1) + self.shape.chunk
+        return f"start + {last} <= {self.size}"
+
+    @property
+    def inside(self) -> str:
+        """Code that holds where the element of the current lane exists."""
+        element = self.position if self.shape.chunk == 1 else f"{self.position} + k"
+        return f"{element} < {self.size}"
+
+    def group(self, number: str) -> None:
+        """Write the indices of the first element of group ``number``."""
+        position = "start"
+        if number != "0":
+            position = "p"
+            self.writer.line(f"p = {self.integer(f'start + {self.shape.stride}*{number}')}")
+        self.position = position
+        if self.kernel.rows:
+            self.unflatten(position, range(len(self.kernel.rows)))
+
+    def _load(self, whole: bool) -> None:
+        with self._group() as first:
+            for load in self.loads:
+                name = f"{load.out.name}_"
+                note = self.kernel.buffers[load.buffer].name
+                if self.vectorizable(load.buffer, load.index, self.inner, self.shape.chunk):
+                    self._load_chunk(load, name, first, whole, note)
+                    continue
+                with self._lane(first) as lane:
+                    code = self.load_code(load.buffer, self.index(load.index))
+                    if not whole:
+                        zero = self.call("zero", f"b{load.buffer}")
+                        code = f"{code} if {self.inside} else {zero}"
+                    self.writer.line(f"{name}[{lane}] = {code}", note)
+
+    def _load_chunk(self, load: Load, name: str, first: str, whole: bool, note: str) -> None:
+        index = self.index(load.index)
+        width = self.vectors(load.buffer, self.shape.chunk)
+        if not whole:
+            count = self.shape.chunk
+            valid = f"{self.size} - {self.position}"
+            code = self.call("load_tail", name, first or 0, count, f"b{load.buffer}", index, valid)
+            self.writer.line(code, note)
+            return
+        for part in range(0, self.shape.chunk, width):
+            code = self.call(
+                "load_vector", name, _plus(first, part), f"b{load.buffer}", _plus(index, part)
+            )
+            self.writer.line(code, note)
+
+    def _store(self, whole: bool) -> None:
+        with self._group() as first:
+            for store in self.stores:
+                index = self.index(store.index)
+                name, buffer = f"o{store.buffer}_", f"b{store.buffer}"
+                note = self.kernel.buffers[store.buffer].name
+                width = self.vectors(store.buffer, self.shape.chunk)
+                if not whole:
+                    count, valid = self.shape.chunk, f"{self.size} - {self.position}"
+                    code = self.call("store_tail", buffer, index, name, first or 0, count, valid)
+                    self.writer.line(code, note)
+                    continue
+                for part in range(0, self.shape.chunk, width):
+                    code = self.call(
+                        "store_vector", buffer, _plus(index, part), name, _plus(first, part)
+                    )
+                    self.writer.line(code, note)
+
+    def _compute(self) -> None:
+        memory = any(isinstance(s, Load | Store) for s in self.body)
+        with self._group() as first, self._lane(first) as lane, contextlib.ExitStack() as stack:
+            if self.tail and memory:
+                stack.enter_context(self.writer.block(f"if {self.inside}:"))
+            for load in self.loads:
+                self.writer.line(f"{load.out.name} = {load.out.name}_[{lane}]")
+            for statement in self.body:
+                self.statement(statement)
+            for store in self.stores:
+                self.writer.line(f"o{store.buffer}_[{lane}] = {self.operand(store.value)}")
+
+
+def _plus(code: str, number: int) -> str:
+    if not code:
+        return str(number)
+    return f"{code} + {number}" if number else code

@@ -1,0 +1,146 @@
+"""How threads reduce: accumulators in each of them, then one exchange between them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minijit.lowering.cuda_emitter import CudaEmitter
+from minijit.lowering.cuda_geometry import WARP, Geometry
+from minijit.lowering.kernel_ir import Kernel, Reduce
+from minijit.lowering.source import held_dtype
+
+__all__ = ["ReducingEmitter"]
+
+_ACCUMULATORS = 4
+
+
+class ReducingEmitter(CudaEmitter):
+    """Writes reductions: ``start``, ``accumulate`` a cell, ``flush`` a part, ``finish``."""
+
+    def __init__(self, kernel: Kernel, geometry: Geometry) -> None:
+        """Start an empty text for a kernel that ``geometry`` maps to threads."""
+        super().__init__(kernel)
+        self.geometry = geometry
+
+    @property
+    def _accumulators(self) -> int:
+        shape = self.geometry
+        return math.gcd(shape.chunk if shape.chunk > 1 else shape.steps, _ACCUMULATORS)
+
+    def start(self, reduce: Reduce) -> None:
+        """Write the accumulators; several, so that sums are neither slow chains nor inaccurate."""
+        count = self._accumulators
+        identities = reduce.monoid.identity(reduce.accumulators[0])
+        for place, (dtype, identity) in enumerate(
+            zip(reduce.accumulators, identities, strict=True)
+        ):
+            name = _accumulator(reduce, place)
+            self.local(name, count, dtype)
+            code = f"{name}[n] = {self.constant(identity, dtype)}"
+            with self.writer.block(f"for n in range({count}):"):
+                self.writer.line(code)
+        if self._is_long_sum(reduce):
+            part, dtype = _accumulator(reduce, 0), reduce.accumulators[0]
+            for name in (f"{part}_total", f"{part}_lost"):
+                self.local(name, count, dtype)
+                with self.writer.block(f"for n in range({count}):"):
+                    self.writer.line(f"{name}[n] = {self.zero(held_dtype(dtype))}")
+
+    def _is_long_sum(self, reduce: Reduce) -> bool:
+        """Whether a thread adds so many floats that the error of a plain sum would show."""
+        is_float = reduce.accumulators[0].kind == "f"
+        return not self.geometry.persistent and is_float and reduce.monoid.name == "sum"
+
+    def flush(self, reduce: Reduce) -> None:
+        """Write the addition of the part just read to the total, and start the next part."""
+        if not self._is_long_sum(reduce):
+            return
+        part, dtype = _accumulator(reduce, 0), reduce.accumulators[0]
+        total, lost = f"{part}_total[n]", f"{part}_lost[n]"
+        with self.writer.block(f"for n in range({self._accumulators}):"):
+            code = self.call("add_exactly", total, lost, f"{part}[n]")
+            self.writer.line(f"{total}, {lost} = {code}")
+            self.writer.line(f"{part}[n] = {self.zero(held_dtype(dtype))}")
+
+    def accumulate(self, reduce: Reduce, turn: str) -> None:
+        """Write the combination of a cell with the accumulator whose ``turn`` (a counter) it is."""
+        count = self._accumulators
+        slot = "0" if count == 1 else f"{turn} & {count - 1}"
+        values = [
+            self.cast(self.operand(arg), arg.dtype, dtype)
+            for arg, dtype in zip(reduce.args, reduce.accumulators, strict=True)
+        ]
+        places = [f"{_accumulator(reduce, n)}[{slot}]" for n in range(len(values))]
+        code = f"{self._combine(reduce)}({', '.join(places + values)})"
+        self.writer.line(f"{', '.join(places)} = {code}", reduce.line)
+
+    def finish(self, reduce: Reduce) -> None:
+        """Write the combination of accumulators, then of threads, and the result of the row."""
+        line = self.writer.line
+        arrays = [_accumulator(reduce, n) for n in range(len(reduce.accumulators))]
+        totals = [f"{reduce.out.name}_{n}" for n in range(len(arrays))]
+        joined = ", ".join(totals)
+        if self._is_long_sum(reduce):
+            part = arrays[0]
+            with self.writer.block(f"for n in range({self._accumulators}):"):
+                whole = self.call("total_of", f"{part}_total[n]", f"{part}_lost[n]")
+                line(f"{part}[n] = {whole}")
+        line(f"{joined} = {', '.join(f'{array}[0]' for array in arrays)}")
+        if self._accumulators > 1:
+            with self.writer.block(f"for n in range(1, {self._accumulators}):"):
+                values = ", ".join(totals + [f"{array}[n]" for array in arrays])
+                line(f"{joined} = {self._combine(reduce)}({values})")
+        shape = self.geometry
+        if shape.group > 1:
+            arguments = [*totals, "thread", *self._shared(reduce)]
+            name = self._exchange(reduce)
+            line(f"{joined} = {name}({', '.join(arguments)})")
+        result = reduce.monoid.result
+        code = self.cast(totals[result], reduce.accumulators[result], reduce.out.dtype)
+        line(f"{reduce.out.name} = {code}")
+
+    def _shared(self, reduce: Reduce) -> list[str]:
+        """Write the shared memory of one reduction; none where a warp holds a whole row."""
+        shape = self.geometry
+        size = shape.threads // WARP
+        if shape.by_column:
+            size = shape.rows * (shape.threads // max(shape.rows, WARP))
+        if size <= shape.rows:
+            return []
+        names = []
+        for place, dtype in enumerate(reduce.accumulators):
+            name = f"shared_{reduce.out.name}_{place}"
+            kind = self.type(held_dtype(dtype))
+            self.writer.line(f"{name} = cuda.shared.array({size}, {kind})")
+            names.append(name)
+        return names
+
+    def _combine(self, reduce: Reduce) -> str:
+        dtypes = tuple(held_dtype(dtype) for dtype in reduce.accumulators)
+        return self.name(_named("combine", reduce), self.combination(reduce.monoid, dtypes))
+
+    def _exchange(self, reduce: Reduce) -> str:
+        from minijit.kernels.cuda import block
+
+        dtypes: tuple[np.dtype[Any], ...] = tuple(map(held_dtype, reduce.accumulators))
+        combine = self.combination(reduce.monoid, dtypes)
+        shape, pair = self.geometry, len(dtypes) == 2
+        if shape.by_column:
+            make = block.column_pair_reduction if pair else block.column_reduction
+            function = make(combine, shape.rows, shape.group)
+        else:
+            make = block.row_pair_reduction if pair else block.row_reduction
+            function = make(combine, shape.group)
+        return self.name(_named("reduce", reduce), function)
+
+
+def _accumulator(reduce: Reduce, place: int) -> str:
+    return f"{reduce.out.name}_sum{place}"
+
+
+def _named(what: str, reduce: Reduce) -> str:
+    dtypes = "_".join(dtype.name for dtype in reduce.accumulators)
+    return f"{what}_{reduce.monoid.name}_{dtypes}"

@@ -1,0 +1,316 @@
+"""The row and column schedules: kernels with reductions, a group of threads for each row.
+
+Every reduction costs one exchange between the threads of a row, after which all of them know the
+result, so that the next pass starts at once. Threads without a row work on the last one and store
+nothing: they have to take part in exchanges and barriers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from minijit.lowering.cuda_geometry import Geometry, choose_geometry
+from minijit.lowering.cuda_launch import CudaLaunch
+from minijit.lowering.cuda_reduce import ReducingEmitter
+from minijit.lowering.kernel_ir import Guard, Index, Kernel, Load, Statement, Store
+from minijit.lowering.source import KernelSource
+from minijit.lowering.stages import Stage, Staging
+
+__all__ = ["emit_rows"]
+
+
+def emit_rows(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSource:
+    """Write a kernel with columns."""
+    geometry, staging = choose_geometry(kernel, vectorize=vectorize, work=work)
+    emitter = _RowEmitter(kernel, geometry, staging)
+    emitter.write()
+    grid = max(-(-math.prod(kernel.rows) // geometry.rows), 1)
+    aligned = tuple(sorted(emitter.aligned))
+    launch = CudaLaunch(grid, geometry.threads, 0, aligned, vectorize, geometry.lanes)
+    note = f"{geometry}; {grid} blocks"
+    return KernelSource(kernel, emitter.writer.text, emitter.names, note, launch)
+
+
+class _RowEmitter(ReducingEmitter):
+    """Writes one kernel with reductions."""
+
+    def __init__(self, kernel: Kernel, geometry: Geometry, staging: Staging) -> None:
+        super().__init__(kernel, geometry)
+        self.staging = staging
+        self.row_dims = range(len(kernel.rows))
+        self.col_dims = range(len(kernel.rows), len(kernel.extents))
+        self.inner = len(kernel.extents) - 1
+        self.rows = math.prod(kernel.rows)
+        self.cols = math.prod(kernel.cols)
+        self.ragged = kernel.ragged is not None
+        self.limit = "limit" if self.ragged else str(self.cols)
+        self.exact = not self.ragged and self.cols > 0 and self.cols % geometry.span == 0
+        self.guard_rows = self.rows % geometry.rows != 0
+
+    def write(self) -> None:
+        """Write the whole function."""
+        with self.whole_function():
+            for statement in self.staging.launch:
+                self.statement(statement)
+            self._place()
+            self._arrays()
+            for number, stage in enumerate(self.staging.stages):
+                self._row_statements(stage.before)
+                self.writer.line(f"# pass {number + 1} of {len(self.staging.stages)}")
+                self._stage(stage, first_pass=number == 0)
+            self._row_statements(self.staging.after)
+
+    def _place(self) -> None:
+        """Write which row the thread works on, and which of the row's threads it is."""
+        line, shape = self.writer.line, self.geometry
+        line(f"thread = {self.call('thread_index')}")
+        split = (shape.rows, "remainder", "quotient")
+        if not shape.by_column:
+            split = (shape.group, "quotient", "remainder")
+        within, row, part = split
+        line(f"part = {self.call(part, 'thread', within)}")
+        first = f"{self.call('block_index')}*{shape.rows}"
+        position = f"{first} + {self.call(row, 'thread', within)}"
+        line(f"row = {self.integer(position)}")
+        if self.guard_rows:
+            line(f"active = row < {self.rows}")
+            line(f"row = row if active else {self.integer(str(self.rows - 1))}")
+        if self.kernel.rows:
+            self.unflatten("row", self.row_dims)
+        if self.ragged:
+            block = self.dims[len(self.kernel.rows) - 1]
+            left = f"{self.kernel.ragged} - {block}*{self.cols}"
+            line(f"limit = {self.integer(f'min({self.cols}, {left})')}")
+
+    def _arrays(self) -> None:
+        """Write the arrays that hold a thread's share of the row."""
+        lanes = self.geometry.lanes
+        held = dict.fromkeys(self.staging.kept)
+        held.update((s.out, None) for stage in self.staging.stages for s in self._hoisted(stage))
+        for value in held:
+            self.local(f"{value.name}_", lanes, value.dtype)
+        for stage in self.staging.stages:
+            for store in self._vector_stores(stage):
+                self.local(f"o{store.buffer}_", lanes, self.kernel.buffers[store.buffer].dtype)
+
+    def _row_statements(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Store):
+                condition = "part == 0 and active" if self.guard_rows else "part == 0"
+                with self.writer.block(f"if {condition}:"):
+                    self.store(statement)
+            else:
+                self.statement(statement)
+
+    # One pass.
+
+    def _hoisted(self, stage: Stage) -> list[Load]:
+        return [s for s in stage.cells if isinstance(s, Load) and s.guard is None]
+
+    def _vector_stores(self, stage: Stage) -> list[Store]:
+        return [s for s in stage.cells if isinstance(s, Store) and self._is_vector(s)]
+
+    def _is_vector(self, access: Load | Store) -> bool:
+        return self.vectorizable(access.buffer, access.index, self.inner, self.geometry.chunk)
+
+    def _stage(self, stage: Stage, first_pass: bool) -> None:
+        for reduce in stage.reduces:
+            self.start(reduce)
+        if stage.cells or stage.reduces:
+            loads, stores = self._hoisted(stage), self._vector_stores(stage)
+            kept = set(stage.reuses)
+            with self._tiles():
+                if first_pass or not self.geometry.persistent:
+                    # This pass waits for memory: all its loads come before the first use.
+                    self._in_steps(lambda first: self._loads(loads, first), loads)
+                    with self._cell(stage) as (lane, turn):
+                        self._cells(stage, loads, stores, lane, turn)
+                    self._in_steps(lambda first: self._stores(stores, first), stores)
+                else:
+                    # What is loaded beside the row goes chunk by chunk, so that it needs no room.
+                    with self._step() as first:
+                        self._loads([load for load in loads if load.out not in kept], first)
+                        with self._lane(first) as lane:
+                            turn = "g" if self.geometry.chunk == 1 else "k"
+                            self._cells(stage, loads, stores, lane, turn)
+                        self._stores(stores, first)
+                for reduce in stage.reduces:
+                    self.flush(reduce)
+        for reduce in stage.reduces:
+            self.finish(reduce)
+
+    def _in_steps(self, write: Callable[[str], None], accesses: Sequence[object]) -> None:
+        """Write the loop over chunks around accesses, if there are any."""
+        if accesses:
+            with self._step() as first:
+                write(first)
+
+    @contextlib.contextmanager
+    def _tiles(self) -> Iterator[None]:
+        """Write the loop over parts of a row that is too long to be held at once."""
+        if self.geometry.persistent:
+            yield
+            return
+        line = self.writer.line
+        line(f"base = {self.integer('0')}")
+        with self.writer.block(f"while base < {self.limit}:"):
+            yield
+            line(f"base = {self.call('advance', 'base', self.geometry.span)}")
+
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[str]:
+        """Write the loop over a thread's chunks; yields code of the chunk's first lane."""
+        shape = self.geometry
+        with contextlib.ExitStack() as stack:
+            first, place = "", "part"
+            if shape.steps > 1:
+                stack.enter_context(self.writer.block(f"for g in range({shape.steps}):"))
+                first = "g" if shape.chunk == 1 else f"{shape.chunk}*g"
+                place = (
+                    f"(part + {shape.group}*g)" if shape.chunk > 1 else f"part + {shape.group}*g"
+                )
+            if shape.chunk > 1:
+                place = f"{shape.chunk}*{place}"
+            if not shape.persistent:
+                place = f"base + {place}"
+            self.writer.line(f"j = {self.integer(place)}")
+            if not self.exact:
+                stack.enter_context(self.writer.block(f"if j < {self.limit}:"))
+            self.unflatten("j", self.col_dims)
+            yield first
+
+    @contextlib.contextmanager
+    def _lane(self, first: str) -> Iterator[str]:
+        """Write the loop over a chunk; yields code of the lane."""
+        if self.geometry.chunk == 1:
+            yield first or "0"
+            return
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.writer.block(f"for k in range({self.geometry.chunk}):"))
+            if self.ragged:
+                stack.enter_context(self.writer.block("if j + k < limit:"))
+            name = self.dims[self.inner]
+            self.dims[self.inner] = f"({name} + k)"
+            yield f"{first} + k" if first else "k"
+            self.dims[self.inner] = name
+
+    @contextlib.contextmanager
+    def _cell(self, stage: Stage) -> Iterator[tuple[str, str]]:
+        """Write one loop over all cells of a thread; yields code of the lane and the counter.
+
+        Nested loops, over chunks and in a chunk, are not always unrolled inside a third.
+        """
+        shape = self.geometry
+        if shape.chunk == 1 or shape.steps == 1:
+            with self._step() as first, self._lane(first) as lane:
+                yield lane, "g" if shape.chunk == 1 else "k"
+            return
+        line = self.writer.line
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.writer.block(f"for q in range({shape.lanes}):"))
+            if not self.exact or any(self._uses_position(s) for s in stage.cells):
+                shift = shape.chunk.bit_length() - 1
+                line(f"k = q & {shape.chunk - 1}")
+                place = f"{shape.chunk}*(part + {shape.group}*(q >> {shift})) + k"
+                line(f"j = {self.integer(place if shape.persistent else f'base + {place}')}")
+                if not self.exact:
+                    stack.enter_context(self.writer.block(f"if j < {self.limit}:"))
+                self.unflatten("j", self.col_dims)
+            yield "q", "q"
+
+    def _uses_position(self, statement: Statement) -> bool:
+        """Whether a statement of a cell's own code says where the cell lies."""
+        if isinstance(statement, Load):
+            return statement.guard is not None
+        if isinstance(statement, Store):
+            return not self._is_vector(statement)
+        return isinstance(statement, Index | Guard)
+
+    def _active(self) -> contextlib.AbstractContextManager[None]:
+        return self.writer.block("if active:") if self.guard_rows else contextlib.nullcontext()
+
+    def _loads(self, loads: Sequence[Load], first: str) -> None:
+        for load in loads:
+            self._load(load, first)
+
+    def _load(self, load: Load, first: str) -> None:
+        name = f"{load.out.name}_"
+        if not self._is_vector(load):
+            with self._lane(first) as lane:
+                self.load(load, f"{name}[{lane}]")
+            return
+        index, buffer = self.index(load.index), f"b{load.buffer}"
+        with self._in_parts(load) as width:
+            for part in range(0, self.geometry.chunk, width):
+                code = self.call(
+                    "load_vector", name, _plus(first, part), buffer, _plus(index, part)
+                )
+                self.writer.line(code, self.kernel.buffers[load.buffer].name)
+        if self.ragged:
+            with self.writer.block("else:"):
+                tail = (name, first or 0, self.geometry.chunk, buffer, index, "limit - j")
+                self.writer.line(self.call("load_tail", *tail))
+
+    def _stores(self, stores: Sequence[Store], first: str) -> None:
+        if stores:
+            with self._active():
+                for store in stores:
+                    self._store(store, first)
+
+    def _store(self, store: Store, first: str) -> None:
+        name, index, buffer = f"o{store.buffer}_", self.index(store.index), f"b{store.buffer}"
+        with self._in_parts(store) as width:
+            for part in range(0, self.geometry.chunk, width):
+                code = self.call(
+                    "store_vector", buffer, _plus(index, part), name, _plus(first, part)
+                )
+                self.writer.line(code, self.kernel.buffers[store.buffer].name)
+        if self.ragged:
+            with self.writer.block("else:"):
+                tail = (buffer, index, name, first or 0, self.geometry.chunk, "limit - j")
+                self.writer.line(self.call("store_tail", *tail))
+
+    @contextlib.contextmanager
+    def _in_parts(self, access: Load | Store) -> Iterator[int]:
+        """Guard vectors against the end of a ragged row; yields the elements of one vector."""
+        width = self.vectors(access.buffer, self.geometry.chunk)
+        if not self.ragged:
+            yield width
+            return
+        with self.writer.block(f"if j + {self.geometry.chunk} <= limit:"):
+            yield width
+
+    def _cells(
+        self, stage: Stage, loads: Sequence[Load], stores: Sequence[Store], lane: str, turn: str
+    ) -> None:
+        """Write what is computed for a cell."""
+        line = self.writer.line
+        read = [load.out for load in loads]
+        read += [value for value in stage.reuses if value not in read]
+        for value in read:
+            line(f"{value.name} = {value.name}_[{lane}]")
+        for statement in stage.cells:
+            if isinstance(statement, Store):
+                self._cell_store(statement, stores, lane)
+            elif not (isinstance(statement, Load) and statement.guard is None):
+                self.statement(statement)
+        for value in stage.keeps:
+            if value not in read:
+                line(f"{value.name}_[{lane}] = {value.name}")
+        for reduce in stage.reduces:
+            self.accumulate(reduce, turn)
+
+    def _cell_store(self, store: Store, vectors: Sequence[Store], lane: str) -> None:
+        if store in vectors:
+            self.writer.line(f"o{store.buffer}_[{lane}] = {self.operand(store.value)}")
+            return
+        with self._active():
+            self.store(store)
+
+
+def _plus(code: str, number: int) -> str:
+    if not code:
+        return str(number)
+    return f"{code} + {number}" if number else code

@@ -1,0 +1,376 @@
+"""Partition: which nodes share a kernel, and why the others do not.
+
+Nodes are taken in program order; each joins an earlier kernel when its iteration space fits, when
+every value that passes between them is read exactly where it is computed, and when no value would
+have to be known before the kernel has run. This moves as few bytes and launches as few kernels as
+joining neighbours can.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+
+from minijit.graph.index import Affine, SplitDimension
+from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.primitive import Kind
+from minijit.lowering.demand import Blocked, Program, Request, Space, follow
+from minijit.lowering.realize import Realized, realize
+
+__all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
+
+_MOST_BUFFERS = 256  # a kernel's arguments have to fit into the 4 KiB that CUDA gives them
+_LONG = 1 << 15  # columns from which a reduction with few rows is split over the machine
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One node of a kernel.
+
+    Attributes:
+        var: The value.
+        axes: For each axis of the value, the dimension of the group's space (None: extent one).
+    """
+
+    var: Var
+    axes: tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why ``consumer`` does not share a kernel with ``producer``."""
+
+    producer: Var
+    consumer: Var
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one kernel.
+
+    Attributes:
+        extents: Dimensions of the space, in the order of the widest member's axes; unit ones
+            dropped.
+        reduced: Which of them reductions run over.
+        members: The nodes, in program order.
+        split: Whether the columns are cut into blocks that run in parallel.
+    """
+
+    extents: tuple[int, ...]
+    reduced: frozenset[int]
+    members: tuple[Member, ...]
+    split: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Partition:
+    """The steps of a program, in an order in which they can run.
+
+    Attributes:
+        steps: A ``Group`` for each kernel, an equation for each operation of the array library.
+        stored: Values that live in memory between steps.
+        refusals: Why kernels that exchange values were not made one.
+    """
+
+    steps: tuple[Group | JaxprEqn, ...]
+    stored: frozenset[Var]
+    refusals: tuple[Refusal, ...]
+
+
+def partition(program: Program, few_rows: int) -> Partition:
+    """Group the nodes of ``program`` into kernels.
+
+    Args:
+        program: Its outputs are all defined by equations.
+        few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
+    """
+    blocked: frozenset[int] = frozenset()
+    while True:
+        try:
+            return _Partitioner(program, realize(program, blocked), few_rows).run()
+        except Blocked as error:
+            blocked |= {program.position[error.eqn.outvars[0]]}
+
+
+@dataclasses.dataclass(slots=True)
+class _Node:
+    """A node before it has joined a kernel: its own space, and the nodes that it reads."""
+
+    var: Var
+    eqn: JaxprEqn
+    extents: tuple[int, ...]
+    reduced: frozenset[int]
+    axes: tuple[int | None, ...]
+    refined: dict[int, Affine]
+    parts: dict[int, tuple[int, ...]]
+    reads: tuple[Request, ...]
+
+
+class _Partitioner:
+    def __init__(self, program: Program, realized: Realized, few_rows: int) -> None:
+        import networkx as nx  # not before the first compile: importing minijit must be quick
+
+        self.program = program
+        self.realized = realized
+        self.few_rows = few_rows
+        eqns = program.jaxpr.eqns
+        library = {var for position in realized.eager for var in eqns[position].outvars}
+        inputs = (*program.jaxpr.invars, *program.jaxpr.constvars)
+        self.memory = frozenset({*inputs, *realized.nodes, *library})
+        self.nodes: dict[Var, _Node] = {}
+        self.groups: dict[int, Group] = {}
+        self.step_of: dict[Var, int] = {}
+        self.graph = nx.DiGraph()
+        self.by_extents: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        self.refusals: list[Refusal] = []
+
+    def run(self) -> Partition:
+        """Place every node and order the steps."""
+        import networkx as nx
+
+        nodes = set(self.realized.nodes)
+        for position, eqn in enumerate(self.program.jaxpr.eqns):
+            if position in self.realized.eager or position in self.realized.views:
+                self._add_eager(position, eqn)
+            if position not in self.realized.eager and eqn.outvars[0] in nodes:
+                self._place(position, self._node(eqn))
+        order = nx.lexicographical_topological_sort(self.graph)
+        steps = tuple(self.groups.get(s) or self.program.jaxpr.eqns[s // 2] for s in order)
+        return Partition(steps, self._stored(), tuple(self.refusals))
+
+    # Steps are numbered by position: 2p for an equation that the library runs, 2p+1 for the kernel
+    # that was begun there.
+
+    def _add_eager(self, position: int, eqn: JaxprEqn) -> None:
+        step = 2 * position
+        self.graph.add_node(step)
+        for atom in eqn.invars:
+            if isinstance(atom, Var) and atom in self.program.position:
+                source = self.program.position[atom]
+                self.graph.add_edge(
+                    2 * source if source in self.realized.views else self.step_of[atom], step
+                )
+        if position in self.realized.eager:
+            for var in eqn.outvars:
+                self.step_of[var] = step
+
+    def _node(self, eqn: JaxprEqn) -> _Node:
+        (var,) = eqn.outvars
+        shape, reduced_axes = var.aval.shape, frozenset[int]()
+        if eqn.primitive.kind is Kind.REDUCTION:
+            shape, reduced_axes = eqn.invars[0].aval.shape, frozenset(eqn.params["axes"])
+        dims: dict[int, int] = {}
+        for axis, extent in enumerate(shape):
+            if extent != 1:
+                dims[axis] = len(dims)
+        kept = [axis for axis in range(len(shape)) if axis not in reduced_axes]
+        axes = tuple(dims.get(axis) for axis in kept)
+        extents = tuple(shape[axis] for axis in dims)
+        reduced = frozenset(dims[axis] for axis in reduced_axes if axis in dims)
+        if eqn.primitive.kind is Kind.REDUCTION and not reduced:
+            # A reduction over unit axes keeps one column, so that it is a reduction all the same.
+            extents, reduced = (*extents, 1), frozenset((len(extents),))
+        columns = tuple(Affine.dim(d, extents[d]) for d in sorted(reduced) if extents[d] != 1)
+        space = Space(extents, columns)
+        refined = {d: Affine.dim(d, n) for d, n in enumerate(extents)}
+        while True:
+            index = tuple(Affine() if d is None else refined[d] for d in axes)
+            try:
+                demand = follow(self.program, (Request(var, index),), space, self.memory)
+            except SplitDimension as split:
+                space, replaced = space.split(split.dim, split.inner)
+                refined = {d: a.substituted(replaced) for d, a in refined.items()}
+                continue
+            parts = {
+                d: tuple(space.extents[part] for part in refined[d].dims)
+                for d in range(len(extents))
+                if len(refined[d].dims) > 1
+            }
+            return _Node(var, eqn, extents, reduced, axes, refined, parts, demand.loaded)
+
+    def _place(self, position: int, node: _Node) -> None:
+        self.nodes[node.var] = node
+        sources = [r.var for r in node.reads if r.var in self.step_of]
+        producers = sorted({self.step_of[var] for var in sources}, reverse=True)
+        before = self._ancestors(producers)
+        for step in (*producers, *self._siblings(node, before.union(producers))):
+            group = self.groups.get(step)
+            if group is None:
+                continue
+            joined = self._join(group, node, step in producers)
+            if step in before and not isinstance(joined, str):
+                joined = "it also reads what is computed from that kernel's results"
+            if not isinstance(joined, str):
+                self._commit(step, joined, node, [p for p in producers if p != step])
+                return
+            if step in producers:
+                producer = next(v for v in sources if self.step_of[v] == step)
+                self.refusals.append(Refusal(producer, node.var, joined))
+        step = 2 * position + 1
+        group = Group(node.extents, node.reduced, (Member(node.var, node.axes),))
+        self.graph.add_node(step)
+        self._commit(step, dataclasses.replace(group, split=self._is_long(group)), node, producers)
+
+    def _ancestors(self, steps: list[int]) -> set[int]:
+        """Return the steps that must have run before one of ``steps`` can."""
+        found: set[int] = set()
+        pending = list(steps)
+        while pending:
+            for step in self.graph.predecessors(pending.pop()):
+                if step not in found:
+                    found.add(step)
+                    pending.append(step)
+        return found
+
+    def _siblings(self, node: _Node, excluded: set[int]) -> list[int]:
+        """Return the kernels with an iteration space that ``node`` may fit, latest first."""
+        rows = _row_extents(node.extents, node.reduced)
+        fitting = {*self.by_extents[node.extents], *self.by_extents[rows]}
+        return sorted(fitting - excluded, reverse=True)
+
+    def _commit(self, step: int, group: Group, node: _Node, producers: list[int]) -> None:
+        for extents in (group.extents, _row_extents(group.extents, group.reduced)):
+            self.by_extents[extents].add(step)
+        self.groups[step] = group
+        self.step_of[node.var] = step
+        self.graph.add_edges_from((producer, step) for producer in producers)
+
+    def _join(self, group: Group, node: _Node, related: bool) -> Group | str:
+        """Return ``group`` with ``node`` in it, or the reason why that cannot be."""
+        joined = _fitted(group, node)
+        if joined is None:
+            return "their iteration spaces differ"
+        if not related and bool(group.reduced) != bool(node.reduced):
+            shared = {r.var for r in node.reads}
+            if not any(r.var in shared for m in group.members for r in self.nodes[m.var].reads):
+                return "they share neither values nor inputs"
+        placed = {member.var: member for member in joined.members}
+        read = {r.var for var in placed for r in self.nodes[var].reads}
+        if len(read.union(placed)) > _MOST_BUFFERS:
+            return f"one kernel takes at most {_MOST_BUFFERS} buffers"
+        # Nobody in the kernel reads the newcomer, so only what it reads can be out of place.
+        if not self._aligned(joined.members[-1], placed):
+            return "a value is needed at another place than where it is computed"
+        if not self._split_alike(joined):
+            return "reshapes cut their iteration space in different ways"
+        joined = dataclasses.replace(joined, split=self._is_long(joined))
+        if joined.split and self._waits_for_reduction(joined, placed):
+            return (
+                "few long rows: the reduction is split, so its result is known only after the "
+                "kernel"
+            )
+        return joined
+
+    def _aligned(self, member: Member, placed: dict[Var, Member]) -> bool:
+        """Whether ``member`` reads the others of its kernel at its own row and cell."""
+        node = self.nodes[member.var]
+        own = _own_dims(member, node)
+        for request in node.reads:
+            other = placed.get(request.var)
+            if other is None:
+                continue
+            if request.conditions:
+                return False
+            for index, dim in zip(request.index, other.axes, strict=True):
+                if dim is None:
+                    continue
+                if dim not in own or index != node.refined[own[dim]]:
+                    return False
+        return True
+
+    def _split_alike(self, group: Group) -> bool:
+        """Whether no two members need a dimension to be split in different ways."""
+        parts: dict[int, tuple[int, ...]] = {}
+        for member in group.members:
+            node = self.nodes[member.var]
+            for there, here in _own_dims(member, node).items():
+                if (
+                    here in node.parts
+                    and parts.setdefault(there, node.parts[here]) != node.parts[here]
+                ):
+                    return False
+        return True
+
+    def _is_long(self, group: Group) -> bool:
+        rows = math.prod(n for d, n in enumerate(group.extents) if d not in group.reduced)
+        cols = math.prod(group.extents[d] for d in group.reduced)
+        return bool(group.reduced) and rows < self.few_rows and cols >= _LONG
+
+    def _waits_for_reduction(self, group: Group, placed: dict[Var, Member]) -> bool:
+        """Whether a cell of ``group`` depends on one of its reductions."""
+        rows = set(range(len(group.extents))) - group.reduced
+        known_late: set[Var] = set()
+        for member in group.members:
+            node = self.nodes[member.var]
+            waits = any(r.var in known_late for r in node.reads if r.var in placed)
+            on_row = {d for d in member.axes if d is not None} <= rows and not node.reduced
+            if waits and not on_row:
+                return True
+            if waits or node.reduced:
+                known_late.add(member.var)
+        return False
+
+    def _stored(self) -> frozenset[Var]:
+        """Return what has to be in memory: results, and what another step reads."""
+        stored = {atom for atom in self.program.jaxpr.outvars if isinstance(atom, Var)}
+        for node in self.nodes.values():
+            step = self.step_of[node.var]
+            stored.update(r.var for r in node.reads if self.step_of.get(r.var) != step)
+        views: set[Var] = set()
+        for position in (*self.realized.eager, *self.realized.views):
+            eqn = self.program.jaxpr.eqns[position]
+            stored.update(atom for atom in (*eqn.invars, *eqn.outvars) if isinstance(atom, Var))
+            if position in self.realized.views:
+                views.update(eqn.outvars)
+        # The library alone reads those: kernels look through them to what they show.
+        return frozenset(stored - views)
+
+
+def _row_extents(extents: tuple[int, ...], reduced: frozenset[int]) -> tuple[int, ...]:
+    return tuple(extent for dim, extent in enumerate(extents) if dim not in reduced)
+
+
+def _own_dims(member: Member, node: _Node) -> dict[int, int]:
+    """Return, for dimensions of the group's space, the dimension of the node's own space."""
+    if node.reduced:  # a reduction spans the whole space, in the same order
+        return {d: d for d in range(len(node.extents))}
+    return {
+        there: here
+        for there, here in zip(member.axes, node.axes, strict=True)
+        if there is not None and here is not None
+    }
+
+
+def _fitted(group: Group, node: _Node) -> Group | None:
+    """Return ``group`` with ``node`` as a member over the whole space or over the rows.
+
+    If it fits.
+    """
+    if node.reduced and group.reduced:
+        if (node.extents, node.reduced) != (group.extents, group.reduced):
+            return None
+        return dataclasses.replace(group, members=(*group.members, Member(node.var, node.axes)))
+    if node.reduced:
+        # The kernel so far has no reductions: its members become cells, or rows of the reduction.
+        members = [_remapped(m, group.extents, node.extents, node.reduced) for m in group.members]
+        if any(member is None for member in members):
+            return None
+        kept = tuple(member for member in members if member is not None)
+        return Group(node.extents, node.reduced, (*kept, Member(node.var, node.axes)))
+    member = _remapped(Member(node.var, node.axes), node.extents, group.extents, group.reduced)
+    if member is None:
+        return None
+    return dataclasses.replace(group, members=(*group.members, member))
+
+
+def _remapped(
+    member: Member, own: tuple[int, ...], extents: tuple[int, ...], reduced: frozenset[int]
+) -> Member | None:
+    """Place a member of space ``own`` into a space, over all of it or over its rows."""
+    rows = [d for d in range(len(extents)) if d not in reduced]
+    for dims in (list(range(len(extents))), rows):
+        if own == tuple(extents[d] for d in dims):
+            return Member(member.var, tuple(None if d is None else dims[d] for d in member.axes))
+    return None

@@ -1,0 +1,144 @@
+"""Which values a program has to compute once and keep.
+
+And which are cheap enough to compute where used.
+
+A *node* is a value that gets a definition of its own: the results, reductions, what the array
+library needs or gives, and costly values that several consumers share. Everything else is inlined
+into the nodes that use it. Whether a node is stored in memory is decided later: nodes of one kernel
+hand their values on in registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+
+from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.primitive import Kind
+from minijit.lowering.demand import Program
+
+__all__ = ["Realized", "realize"]
+
+# A value that takes no more operations and array reads than this is computed by each consumer: two
+# consumers reading two arrays move as many bytes as one that stores the value for another.
+_CHEAP_FLOPS = 8
+_CHEAP_READS = 2
+# A costly value that broadcasting repeats is worth a kernel of its own from this much saved work
+# on.
+_REPEATED_FLOPS = 1 << 17
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Realized:
+    """The outcome.
+
+    Attributes:
+        nodes: Values that kernels define, in program order.
+        eager: Positions of the equations that the array library runs; their results are stored.
+        views: Positions of the views that only hand stored values to those equations.
+    """
+
+    nodes: tuple[Var, ...]
+    eager: frozenset[int]
+    views: frozenset[int]
+
+
+def realize(program: Program, blocked: frozenset[int]) -> Realized:
+    """Choose the nodes of ``program``.
+
+    Args:
+        program: Its outputs are all defined by equations, no two by the same variable.
+        blocked: Positions of views that cannot be expressed inside a kernel.
+    """
+    eqns = program.jaxpr.eqns
+    eager, views = _eager_positions(program, blocked)
+    uses: dict[Var, list[tuple[int, JaxprEqn]]] = defaultdict(list)
+    for position, eqn in enumerate(eqns):
+        for atom in eqn.invars:
+            if isinstance(atom, Var):
+                uses[atom].append((position, eqn))
+    results = {atom for atom in program.jaxpr.outvars if isinstance(atom, Var)}
+    fanout = _fanouts(program, uses, results, eager)
+    nodes: dict[Var, None] = {}
+    flops: dict[Var, int] = {}
+    reads: dict[Var, int] = {}
+    for position, eqn in enumerate(eqns):
+        if position in eager:
+            continue
+        (var,) = eqn.outvars
+        flops[var] = eqn.primitive.flops
+        reads[var] = 0
+        for atom in eqn.invars:
+            if isinstance(atom, Var):
+                inlined = atom in flops and atom not in nodes
+                flops[var] += flops[atom] if inlined else 0
+                reads[var] += reads[atom] if inlined else (1 if atom.aval.size > 1 else 0)
+        if (
+            var in results
+            or eqn.primitive.kind is Kind.REDUCTION
+            or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
+            or _worth_sharing(eqn, flops[var], reads[var], fanout[var])
+            or _worth_repeating(uses[var], flops[var], var)
+        ):
+            nodes[var] = None
+    return Realized(tuple(nodes), eager, views)
+
+
+def _worth_sharing(eqn: JaxprEqn, flops: int, reads: int, fanout: int) -> bool:
+    if fanout < 2 or eqn.primitive.kind is Kind.VIEW:
+        return False
+    return flops > _CHEAP_FLOPS or reads > _CHEAP_READS
+
+
+def _worth_repeating(uses: list[tuple[int, JaxprEqn]], flops: int, var: Var) -> bool:
+    if flops <= _CHEAP_FLOPS:
+        return False
+    repeated = sum(
+        eqn.outvars[0].aval.size
+        for _, eqn in uses
+        if eqn.primitive.kind is not Kind.REDUCTION
+        and eqn.outvars[0].aval.size >= 2 * var.aval.size
+    )
+    return repeated * flops >= _REPEATED_FLOPS
+
+
+def _fanouts(
+    program: Program,
+    uses: dict[Var, list[tuple[int, JaxprEqn]]],
+    results: set[Var],
+    eager: frozenset[int],
+) -> dict[Var, int]:
+    """Count the readers of each value, looking through views."""
+    fanout: dict[Var, int] = defaultdict(int)
+    for position in range(len(program.jaxpr.eqns) - 1, -1, -1):
+        for var in program.jaxpr.eqns[position].outvars:
+            readers = 1 if var in results else 0
+            for user_position, user in uses[var]:
+                through = user.primitive.kind is Kind.VIEW and user_position not in eager
+                readers += fanout[user.outvars[0]] if through else 1
+            fanout[var] = readers
+    return fanout
+
+
+def _eager_positions(
+    program: Program, blocked: frozenset[int]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return what the array library runs.
+
+    Its own operations and empty arrays; and views that feed them.
+    """
+    eqns = program.jaxpr.eqns
+    eager = set(blocked)
+    views: set[int] = set()
+    for position, eqn in enumerate(eqns):
+        atoms = (*eqn.invars, *eqn.outvars)
+        if eqn.primitive.kind is Kind.LIBRARY or any(atom.aval.size == 0 for atom in atoms):
+            eager.add(position)
+    for position in range(len(eqns) - 1, -1, -1):
+        if position in eager or position in views:
+            for atom in eqns[position].invars:
+                source = program.position.get(atom, -1) if isinstance(atom, Var) else -1
+                feeds = source >= 0 and source not in eager
+                if feeds and eqns[source].primitive.kind is Kind.VIEW:
+                    views.add(source)
+    return frozenset(eager), frozenset(views)

@@ -1,0 +1,253 @@
+"""Splitting.
+
+A long reduction with few rows becomes two kernels, partial results of blocks and their
+combination.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from minijit.graph.aval import ShapedArray
+from minijit.graph.index import Affine
+from minijit.graph.jaxpr import Var
+from minijit.lowering.coalesce import coalesce
+from minijit.lowering.kernel_ir import (
+    Buffer,
+    Guard,
+    Index,
+    Level,
+    Load,
+    Map,
+    Operand,
+    Reduce,
+    Role,
+    Statement,
+    Store,
+    Value,
+)
+from minijit.lowering.lower import Lowered
+
+__all__ = ["split_reduction"]
+
+_BLOCK = 1 << 14  # columns of a block: long enough to stream, short enough for many blocks
+_MOST_BLOCKS = 1 << 10  # partial results of a row, which one block of the second kernel combines
+
+
+def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
+    """Return two kernels that compute what ``lowered`` does; its cells depend on no reduction.
+
+    Before: ``row v1 = reduce sum v0`` over 4194304 columns of one row. After: the first kernel has
+    rows=(256,) cols=(16384,) and stores 256 partial sums, the second has rows=() cols=(256,).
+    """
+    splitter = _Splitter(lowered)
+    return splitter.first(), splitter.second()
+
+
+class _Splitter:
+    """Both halves number their dimensions alike.
+
+    Rows, then blocks; the first has the block's columns as well.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered = lowered
+        self.kernel = kernel = coalesce(lowered.kernel)
+        self.rows = len(kernel.rows)
+        *outer, last = kernel.cols
+        length = min(last, max(_BLOCK, -(-last // _MOST_BLOCKS)))
+        self.blocks = (*outer, -(-last // length))
+        self.columns = length
+        self.ragged = last if last % length else None
+        self.reduces = [s for s in kernel.body if isinstance(s, Reduce)]
+        size = math.prod((*kernel.rows, *self.blocks))
+        dtypes = [dtype for reduce in self.reduces for dtype in reduce.accumulators]
+        self.partials = tuple(Var(ShapedArray((size,), np.dtype(dtype))) for dtype in dtypes)
+        late: set[Value] = set()
+        self.late: list[Statement] = []
+        for statement in kernel.body:
+            if isinstance(statement, Reduce) or late.intersection(_reads(statement)):
+                self.late.append(statement)
+                if not isinstance(statement, Store):
+                    late.add(statement.out)
+
+    def first(self) -> Lowered:
+        """Return the kernel of the partial results.
+
+        It also stores whatever belongs to single cells.
+        """
+        last = len(self.kernel.extents) - 1
+        replaced = {d: Affine(0, ((d, 1),)) for d in range(last)}
+        replaced[last] = Affine(0, ((last, self.columns), (last + 1, 1)))
+        body: list[Statement] = []
+        renamed: dict[Value, Value] = {}
+        row_dims = self.rows + len(self.blocks)
+        for statement in self.kernel.body:
+            if statement in self.late and not isinstance(statement, Reduce):
+                continue
+            if isinstance(statement, Reduce):
+                body += self._partials(statement, renamed)
+            elif not (isinstance(statement, Store) and statement.level is not Level.CELL):
+                body.append(_reindexed(statement, replaced, row_dims, renamed))
+        kernel = dataclasses.replace(
+            self.kernel,
+            name=f"{self.kernel.name}_partial",
+            rows=(*self.kernel.rows, *self.blocks),
+            cols=(self.columns,),
+            buffers=(*self.kernel.buffers, *self._partial_buffers(Role.OUTPUT)),
+            body=tuple(body),
+            ragged=self.ragged,
+        )
+        return pruned(
+            Lowered(kernel, (*self.lowered.buffers, *self.partials), self.lowered.arguments)
+        )
+
+    def second(self) -> Lowered:
+        """Return the kernel that combines the partial results and goes on with what follows."""
+        body: list[Statement] = []
+        start = len(self.kernel.buffers)
+        fresh = 0
+        for statement in self.kernel.body:
+            if isinstance(statement, Reduce):
+                args: list[Operand] = []
+                for dtype in statement.accumulators:
+                    value = Value(f"p{fresh}", dtype, Level.CELL)
+                    body.append(Load(value, start + fresh, self._partial_index(flat=True)))
+                    args.append(value)
+                    fresh += 1
+                body.append(dataclasses.replace(statement, args=tuple(args)))
+            elif isinstance(statement, Store):
+                if statement.level is not Level.CELL:
+                    body.append(statement)
+            elif statement.out.level is not Level.CELL:
+                body.append(statement)
+        count = math.prod(self.blocks)
+        kernel = dataclasses.replace(
+            self.kernel,
+            cols=(count,),
+            buffers=(*self.kernel.buffers, *self._partial_buffers(Role.INPUT)),
+            body=tuple(body),
+        )
+        return pruned(
+            Lowered(kernel, (*self.lowered.buffers, *self.partials), self.lowered.arguments)
+        )
+
+    def _partials(self, reduce: Reduce, renamed: dict[Value, Value]) -> list[Statement]:
+        """Reduce one block, a statement and a store for each component."""
+        statements: list[Statement] = []
+        args = tuple(renamed.get(a, a) if isinstance(a, Value) else a for a in reduce.args)
+        position = sum(len(r.accumulators) for r in self.reduces[: self.reduces.index(reduce)])
+        for component, dtype in enumerate(reduce.accumulators):
+            out = Value(f"{reduce.out.name}_{component}", dtype, Level.ROW)
+            monoid = dataclasses.replace(reduce.monoid, result=component)
+            statements.append(dataclasses.replace(reduce, out=out, monoid=monoid, args=args))
+            buffer = len(self.kernel.buffers) + position + component
+            statements.append(Store(buffer, self._partial_index(flat=False), out, Level.ROW))
+        return statements
+
+    def _partial_index(self, *, flat: bool) -> Affine:
+        """Return the place of a row's block among the partial results.
+
+        ``flat``: blocks are one dimension.
+        """
+        count = math.prod(self.blocks)
+        extents = (*self.kernel.rows, *((count,) if flat else self.blocks))
+        terms, step = [], 1
+        for dim in reversed(range(len(extents))):
+            terms.append((step, Affine.dim(dim, extents[dim])))
+            step *= extents[dim]
+        return Affine.total(terms)
+
+    def _partial_buffers(self, role: Role) -> tuple[Buffer, ...]:
+        return tuple(
+            Buffer(f"partial{n}", var.aval.dtype, role, True, var.aval.size)
+            for n, var in enumerate(self.partials)
+        )
+
+
+def _reads(statement: Statement) -> set[Value]:
+    match statement:
+        case Map() | Reduce():
+            operands: tuple[Operand | None, ...] = statement.args
+        case Store():
+            operands = (statement.value,)
+        case Load():
+            operands = (statement.guard,)
+        case _:
+            operands = ()
+    return {operand for operand in operands if isinstance(operand, Value)}
+
+
+def _reindexed(
+    statement: Statement, replaced: dict[int, Affine], rows: int, renamed: dict[Value, Value]
+) -> Statement:
+    """Rewrite a statement's indices, and with them the level of what it computes."""
+
+    def level(*indices: Affine) -> Level:
+        dims = [dim for index in indices for dim in index.dims]
+        if any(dim >= rows for dim in dims):
+            return Level.CELL
+        return Level.ROW if dims else Level.LAUNCH
+
+    def operand(value: Operand) -> Operand:
+        return renamed.get(value, value) if isinstance(value, Value) else value
+
+    def levels(*values: Operand | None) -> Level:
+        return max((v.level for v in values if isinstance(v, Value)), default=Level.LAUNCH)
+
+    def rename(out: Value, new: Level) -> Value:
+        renamed[out] = dataclasses.replace(out, level=new)
+        return renamed[out]
+
+    match statement:
+        case Load():
+            index = statement.index.substituted(replaced)
+            guard = None if statement.guard is None else operand(statement.guard)
+            out = rename(statement.out, max(level(index), levels(guard)))
+            return dataclasses.replace(statement, out=out, index=index, guard=guard)
+        case Index():
+            index = statement.index.substituted(replaced)
+            return Index(rename(statement.out, level(index)), index)
+        case Guard():
+            conditions = tuple((e.substituted(replaced), a, b) for e, a, b in statement.conditions)
+            return Guard(rename(statement.out, level(*(e for e, _, _ in conditions))), conditions)
+        case Map():
+            args = tuple(map(operand, statement.args))
+            return dataclasses.replace(
+                statement, out=rename(statement.out, levels(*args)), args=args
+            )
+        case Store():
+            index, value = statement.index.substituted(replaced), operand(statement.value)
+            return dataclasses.replace(
+                statement, index=index, value=value, level=max(level(index), levels(value))
+            )
+        case _:
+            return statement
+
+
+def pruned(lowered: Lowered) -> Lowered:
+    """Return ``lowered`` without statements, buffers and arguments that nothing uses."""
+    kernel = lowered.kernel
+    needed: set[Value] = set()
+    body: list[Statement] = []
+    for statement in reversed(kernel.body):
+        if isinstance(statement, Store) or statement.out in needed:
+            body.append(statement)
+            needed |= _reads(statement)
+    body.reverse()
+    used = {s.buffer for s in body if isinstance(s, (Load, Store))}
+    buffers = [b for b in range(len(kernel.buffers)) if b in used]
+    # Inputs come first among the arguments of a kernel.
+    buffers.sort(key=lambda b: kernel.buffers[b].role is Role.OUTPUT)
+    renumbered = {old: new for new, old in enumerate(buffers)}
+    body = [
+        dataclasses.replace(s, buffer=renumbered[s.buffer]) if isinstance(s, (Load, Store)) else s
+        for s in body
+    ]
+    pruned_kernel = dataclasses.replace(
+        kernel, buffers=tuple(kernel.buffers[b] for b in buffers), body=tuple(body)
+    )
+    return Lowered(pruned_kernel, tuple(lowered.buffers[b] for b in buffers), lowered.arguments)

@@ -1,0 +1,204 @@
+"""Binary arithmetic: sums, products, quotients, maxima and minima, and operations on the sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.tracer import ufuncs
+from minijit.ops.define import Elementwise, elementwise, plain, typed
+from minijit.ops.promote import loop_dtypes, operand_aval
+
+__all__ = [
+    "add",
+    "copysign",
+    "divide",
+    "fmax",
+    "fmin",
+    "heaviside",
+    "ldexp",
+    "maximum",
+    "minimum",
+    "multiply",
+    "nextafter",
+    "subtract",
+]
+
+Code = Callable[..., Any]
+
+add = elementwise(
+    "add", ufunc=np.add, scalar=plain(lambda x, y: x + y, "+"), doc="Sum; of bools, or."
+)
+subtract = elementwise(
+    "sub", ufunc=np.subtract, scalar=plain(lambda x, y: x - y, "-"), doc="Difference."
+)
+multiply = elementwise(
+    "mul", ufunc=np.multiply, scalar=plain(lambda x, y: x * y, "*"), doc="Product; of bools, and."
+)
+divide = elementwise(
+    "div",
+    ufunc=np.divide,
+    scalar=plain(lambda x, y: x / y, "/"),
+    flops=5,
+    doc="Quotient as a floating-point number, also of integers.",
+)
+
+
+# `|` keeps the code free of branches. Of two zeros the second is returned, as NumPy's float loops
+# do.
+maximum = elementwise(
+    "max",
+    ufunc=np.maximum,
+    scalar=plain(lambda x, y: x if (x > y) | (x != x) else y),
+    doc="The larger operand; NaN when either is.",
+)
+minimum = elementwise(
+    "min",
+    ufunc=np.minimum,
+    scalar=plain(lambda x, y: x if (x < y) | (x != x) else y),
+    doc="The smaller operand; NaN when either is.",
+)
+fmax = elementwise(
+    "fmax",
+    ufunc=np.fmax,
+    scalar=plain(lambda x, y: x if (x > y) | (y != y) else y),
+    doc="The larger operand; NaN only when both are.",
+)
+fmin = elementwise(
+    "fmin",
+    ufunc=np.fmin,
+    scalar=plain(lambda x, y: x if (x < y) | (y != y) else y),
+    doc="The smaller operand; NaN only when both are.",
+)
+copysign = elementwise(
+    "copysign",
+    ufunc=np.copysign,
+    scalar=plain(lambda x, y: math.copysign(x, y)),
+    doc="Size of x with the sign of y.",
+)
+
+
+def _nextafter_half(dtype: np.dtype[Any]) -> Code:
+    """Return ``nextafter`` of float16 numbers that are held as float32."""
+    zero, half = dtype.type(0), dtype.type(0.5)
+    least, infinity = dtype.type(2.0**-24), dtype.type(np.inf)
+    largest, top = dtype.type(np.finfo(np.float16).max), dtype.type(2.0**15)
+    spacing = dtype.type(2.0**-10)
+
+    def nextafter(x: Any, y: Any) -> Any:
+        if (x != x) | (y != y):
+            return x + y
+        if x == y:
+            return x
+        size = math.fabs(x)
+        if size == zero:
+            return math.copysign(least, y)
+        outward = (y > x) == (x > zero)
+        if size == infinity:
+            return math.copysign(largest, x)
+        if outward & (size == largest):
+            return math.copysign(infinity, x)
+        power = top
+        while power > size:
+            power = power * half
+        # Inside of a power of two the numbers are twice as dense.
+        dense = (size == power) & (not outward)
+        step = power * (spacing * half if dense else spacing)
+        step = step if step > least else least
+        return math.copysign(size + step if outward else size - step, x)
+
+    return nextafter
+
+
+_nextafter = elementwise(
+    "nextafter",
+    ufunc=np.nextafter,
+    scalar=plain(lambda x, y: math.nextafter(x, y)),
+    only=("float32", "float64"),
+    doc="Next number after x towards y.",
+)
+_nextafter16 = elementwise(
+    "nextafter_float16",
+    dtypes=np.nextafter,
+    scalar=typed(_nextafter_half),
+    only=("float16",),
+    doc="Next number after x towards y, in float16.",
+)
+
+
+class NextAfter(Elementwise):
+    """``nextafter``: float16, held as float32 in kernels, needs code of its own."""
+
+    def __init__(self) -> None:
+        """Extend the operation on float32 and float64."""
+        super().__init__(_nextafter.primitive, _nextafter.ufunc)
+
+    def record(self, *args: Any, dtype: np.dtype[Any] | None) -> Any:
+        """Record one of the two primitives."""
+        loop = loop_dtypes(self.ufunc, list(map(operand_aval, args)), dtype)[0]
+        if loop == np.float16:
+            return _nextafter16.record(*args, dtype=dtype)
+        return super().record(*args, dtype=dtype)
+
+
+nextafter = NextAfter()
+ufuncs["nextafter"] = nextafter
+
+
+def _ldexp(dtype: np.dtype[Any]) -> Code:
+    """Return multiplication by a power of two, rounded once, as musl's ``scalbn`` does it.
+
+    ``math.ldexp`` is a call out of the kernel on the CPU.
+    """
+    limits = np.finfo(dtype)
+    high, low = np.int64(limits.maxexp - 1), np.int64(limits.minexp)
+    # Scaling down stops short of the denormal numbers until the last step, which alone may round.
+    fall = np.int64(low + limits.nmant + 1)
+    up, down = dtype.type(2.0 ** int(high)), dtype.type(2.0 ** int(fall))
+    zero, bit = np.int64(0), np.int64(1)
+    one, two, half = dtype.type(1), dtype.type(2), dtype.type(0.5)
+    wide: Any = np.int64
+
+    def ldexp(x: Any, n: Any) -> Any:
+        rest = wide(n)
+        for _ in range(2):
+            if rest > high:
+                x, rest = x * up, rest - high
+            elif rest < low:
+                x, rest = x * down, rest - fall
+        rest = high if rest > high else (low if rest < low else rest)
+        power, base = one, two if rest >= zero else half
+        rest = rest if rest >= zero else -rest
+        while rest > zero:
+            if rest & bit:
+                power = power * base
+            base = base * base
+            rest = rest >> bit
+        return x * power
+
+    return ldexp
+
+
+ldexp = elementwise(
+    "ldexp",
+    ufunc=np.ldexp,
+    scalar=typed(_ldexp),
+    samples=((-4.0, 4.0), (-10.0, 10.0)),
+    doc="x * 2**n with an integer n.",
+)
+
+
+def _heaviside(dtype: np.dtype[Any]) -> Code:
+    zero, one = dtype.type(0), dtype.type(1)
+    return lambda x, y: y if x == zero else (one if x > zero else (zero if x < zero else x))
+
+
+heaviside = elementwise(
+    "heaviside",
+    ufunc=np.heaviside,
+    scalar=typed(_heaviside),
+    doc="0 below zero, 1 above it, y at it; NaN of NaN.",
+)

@@ -1,0 +1,56 @@
+"""Constructor of operations that the array library runs (cuBLAS, sort, FFT): never fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minijit.graph.primitive import Kind, Primitive, Rule, register, unsupported
+
+__all__ = ["library"]
+
+_NOT_YET = unsupported("differentiation and batching are not part of this release")
+
+
+def library(
+    name: str,
+    eager: Callable[..., Any],
+    abstract_eval: Callable[..., Any],
+    doc: str,
+    *,
+    flops: int = 1,
+    multiple_results: bool = False,
+    jvp: Rule = _NOT_YET,
+    transpose: Rule = _NOT_YET,
+    batch: Rule = _NOT_YET,
+) -> Primitive:
+    """Declare an operation that NumPy or CuPy computes on whole arrays.
+
+    Args:
+        name: Printed in jaxprs.
+        eager: ``(xp, *arrays, **params)``; ``xp`` is NumPy or CuPy.
+        abstract_eval: ``(*avals, **params) -> ShapedArray``, a tuple with ``multiple_results``.
+        doc: One line for the reference.
+        flops: Operations for one element of the result.
+        multiple_results: Whether it returns a tuple.
+        jvp: Forward derivative rule.
+        transpose: Linear transpose rule.
+        batch: Batching rule.
+
+    Raises:
+        ValueError: a primitive of that name exists.
+    """
+    return register(
+        Primitive(
+            name=name,
+            kind=Kind.LIBRARY,
+            doc=doc,
+            abstract_eval=abstract_eval,
+            eager=eager,
+            flops=flops,
+            multiple_results=multiple_results,
+            jvp=jvp,
+            transpose=transpose,
+            batch=batch,
+        )
+    )

@@ -1,0 +1,179 @@
+"""Reductions as monoids.
+
+A combination and its identity, from which both targets build their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.dtypes import BOOL
+from minijit.graph.primitive import Monoid
+from minijit.ops.define import reduction
+
+__all__ = [
+    "argmax_p",
+    "argmin_p",
+    "reduce_all_p",
+    "reduce_any_p",
+    "reduce_max_p",
+    "reduce_min_p",
+    "reduce_prod_p",
+    "reduce_sum_p",
+]
+
+Code = Callable[..., Any]
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return np.False_
+    return dtype.type(-np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).min)
+
+
+def _highest(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "b":
+        return np.True_
+    return dtype.type(np.inf) if dtype.kind == "f" else dtype.type(np.iinfo(dtype).max)
+
+
+def _same(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype
+
+
+def _folded(name: str) -> Callable[..., Any]:
+    """Return eager code by the ufunc-like function ``name``, in the operand's own dtype."""
+
+    def eager(xp: Any, operand: Any, *, axes: tuple[int, ...]) -> Any:
+        operand = xp.asarray(operand)
+        with np.errstate(all="ignore"):
+            return getattr(xp, name)(operand, axis=axes)
+
+    return eager
+
+
+def _accumulated(name: str) -> Callable[..., Any]:
+    def eager(xp: Any, operand: Any, *, axes: tuple[int, ...]) -> Any:
+        operand = xp.asarray(operand)
+        with np.errstate(all="ignore"):
+            return getattr(xp, name)(operand, axis=axes, dtype=operand.dtype)
+
+    return eager
+
+
+def _position(name: str) -> Callable[..., Any]:
+    def eager(xp: Any, operand: Any, *, axes: tuple[int, ...]) -> Any:
+        operand = xp.asarray(operand)
+        kept = [axis for axis in range(operand.ndim) if axis not in axes]
+        moved = operand.transpose(*kept, *axes)
+        rows = moved.reshape(*moved.shape[: len(kept)], -1)
+        return getattr(xp, name)(rows, axis=-1)
+
+    return eager
+
+
+reduce_sum_p = reduction(
+    "reduce_sum",
+    monoid=Monoid("sum", lambda dtype: lambda x, y: x + y, lambda dtype: (dtype.type(0),)),
+    result_dtype=_same,
+    eager=_accumulated("sum"),
+    doc="Sum over axes, in the operand's dtype.",
+)
+reduce_prod_p = reduction(
+    "reduce_prod",
+    monoid=Monoid("prod", lambda dtype: lambda x, y: x * y, lambda dtype: (dtype.type(1),)),
+    result_dtype=_same,
+    eager=_accumulated("prod"),
+    doc="Product over axes, in the operand's dtype.",
+)
+reduce_max_p = reduction(
+    "reduce_max",
+    monoid=Monoid(
+        "max",
+        lambda dtype: lambda x, y: x if (x > y) | (x != x) else y,
+        lambda dtype: (_lowest(dtype),),
+    ),
+    result_dtype=_same,
+    eager=_folded("max"),
+    doc="Largest element over axes; NaN when one is.",
+)
+reduce_min_p = reduction(
+    "reduce_min",
+    monoid=Monoid(
+        "min",
+        lambda dtype: lambda x, y: x if (x < y) | (x != x) else y,
+        lambda dtype: (_highest(dtype),),
+    ),
+    result_dtype=_same,
+    eager=_folded("min"),
+    doc="Smallest element over axes; NaN when one is.",
+)
+reduce_any_p = reduction(
+    "reduce_any",
+    monoid=Monoid("any", lambda dtype: lambda x, y: x | y, lambda dtype: (np.False_,)),
+    result_dtype=lambda dtype: BOOL,
+    eager=_folded("any"),
+    doc="Whether a bool holds somewhere along axes.",
+)
+reduce_all_p = reduction(
+    "reduce_all",
+    monoid=Monoid("all", lambda dtype: lambda x, y: x & y, lambda dtype: (np.True_,)),
+    result_dtype=lambda dtype: BOOL,
+    eager=_folded("all"),
+    doc="Whether a bool holds everywhere along axes.",
+)
+
+# Positions decide between equals, so that the answer does not depend on the order in which chunks
+# are combined; the identity's position lies after every element's.
+_AFTER_ALL = np.int64(np.iinfo(np.int64).max)
+
+
+def _first_largest(dtype: np.dtype[Any]) -> Code:
+    def combine(x: Any, i: Any, y: Any, j: Any) -> Any:
+        x_nan, y_nan = x != x, y != y
+        tie = (x == y) | (x_nan & y_nan)
+        first = ((x > y) & (not y_nan)) | (x_nan & (not y_nan)) | (tie & (i <= j))
+        return (x, i) if first else (y, j)
+
+    return combine
+
+
+def _first_smallest(dtype: np.dtype[Any]) -> Code:
+    def combine(x: Any, i: Any, y: Any, j: Any) -> Any:
+        x_nan, y_nan = x != x, y != y
+        tie = (x == y) | (x_nan & y_nan)
+        first = ((x < y) & (not y_nan)) | (x_nan & (not y_nan)) | (tie & (i <= j))
+        return (x, i) if first else (y, j)
+
+    return combine
+
+
+argmax_p = reduction(
+    "argmax",
+    monoid=Monoid(
+        "argmax",
+        _first_largest,
+        lambda dtype: (_lowest(dtype), _AFTER_ALL),
+        position=True,
+        result=1,
+    ),
+    result_dtype=lambda dtype: np.dtype(np.int64),
+    eager=_position("argmax"),
+    doc="Flat position along axes of the first largest element; of the first NaN if there is one.",
+)
+argmin_p = reduction(
+    "argmin",
+    monoid=Monoid(
+        "argmin",
+        _first_smallest,
+        lambda dtype: (_highest(dtype), _AFTER_ALL),
+        position=True,
+        result=1,
+    ),
+    result_dtype=lambda dtype: np.dtype(np.int64),
+    eager=_position("argmin"),
+    doc="Flat position along axes of the first smallest element; of the first NaN if there is one.",
+)

@@ -1,0 +1,229 @@
+"""The whole way from a traced program to a plan, a named step a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minijit.backends.base import Backend, Launcher
+from minijit.graph.check import check_jaxpr
+from minijit.graph.config import config
+from minijit.graph.events import emit
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijit.lowering.check import check_kernel
+from minijit.lowering.demand import Program
+from minijit.lowering.lower import Layout, Lowered, lower_group
+from minijit.lowering.partition import Group, Partition, partition
+from minijit.lowering.source import KernelSource
+from minijit.lowering.split import split_reduction
+from minijit.runtime.plan import EagerStep, KernelStep, Plan, Slot
+from minijit.transforms.inline import inline_calls
+from minijit.transforms.own_outputs import own_outputs
+from minijit.transforms.simplify import simplify
+
+__all__ = ["compile_plan", "optimize", "plan_partition"]
+
+_T = TypeVar("_T")
+
+
+def optimize(jaxpr: Jaxpr) -> Jaxpr:
+    """Return the program that is compiled: calls inlined, simplified, every result defined."""
+    jaxpr = _step("inline", lambda: inline_calls(jaxpr))
+    jaxpr = _step("simplify", lambda: simplify(jaxpr))
+    return _step("own_outputs", lambda: own_outputs(jaxpr))
+
+
+def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
+    """Return how ``jaxpr``, already optimized, is cut into kernels."""
+    return _step("partition", lambda: partition(Program(jaxpr), backend.few_rows))
+
+
+def compile_plan(jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend) -> Plan:
+    """Compile a traced program for inputs of given layouts.
+
+    Args:
+        jaxpr: The program as traced.
+        layouts: How each input lies in memory.
+        backend: The target.
+    """
+    optimized = optimize(jaxpr)
+    program = Program(optimized)
+    parts = plan_partition(optimized, backend)
+    known = dict(zip(optimized.invars, layouts, strict=True))
+    known.update(zip(optimized.constvars, map(layout_of, optimized.consts), strict=True))
+    kernels = _step("lower", lambda: _lower(program, parts, known))
+    sources = [
+        [_step("source", partial(backend.emit, lowered.kernel)) for lowered in step]
+        for step in kernels
+    ]
+    launchers = [[_launcher(backend, source) for source in step] for step in sources]
+    return _step("plan", lambda: _assemble(backend, optimized, parts, kernels, sources, launchers))
+
+
+def layout_of(value: Any) -> Layout:
+    """Return how an array, or a scalar passed by value, lies in memory.
+
+    Raises:
+        TypeError: its strides are no multiples of the element size, as in a packed record.
+    """
+    if not hasattr(value, "strides") or isinstance(value, np.generic):
+        return Layout((), by_value=True)
+    size = value.dtype.itemsize
+    if any(stride % size for stride in value.strides):
+        raise TypeError(
+            f"an array with strides {tuple(value.strides)} of a {size}-byte dtype cannot be read "
+            f"in place; "
+            "make a copy first: numpy.ascontiguousarray(x)"
+        )
+    pairs = zip(value.shape, value.strides, strict=True)
+    return Layout(tuple(stride // size if extent != 1 else 0 for extent, stride in pairs))
+
+
+def _step(name: str, run: Callable[[], _T]) -> _T:
+    """Run one step: time it, announce it, and check what it made."""
+    started = time.perf_counter()
+    result = run()
+    emit(name, seconds=time.perf_counter() - started)
+    if config.checks:
+        if isinstance(result, Jaxpr):
+            check_jaxpr(result)
+        elif isinstance(result, list):
+            for lowered in (lowered for step in result for lowered in step):
+                check_kernel(lowered.kernel)
+    return result
+
+
+def _lower(
+    program: Program, parts: Partition, layouts: Mapping[Var, Layout]
+) -> list[list[Lowered]]:
+    """Return the kernels of each step.
+
+    One, two for a split reduction, none for the array library.
+    """
+    stem = re.sub(r"\W", "_", program.jaxpr.name).strip("_") or "function"
+    count = sum(isinstance(step, Group) for step in parts.steps)
+    kernels: list[list[Lowered]] = []
+    for step in parts.steps:
+        if not isinstance(step, Group):
+            kernels.append([])
+            continue
+        number = sum(map(bool, kernels))
+        name = f"{stem}_{number}" if count > 1 else f"{stem}_kernel"
+        lowered = lower_group(program, step, parts.stored, layouts, name)
+        kernels.append(list(split_reduction(lowered)) if step.split else [lowered])
+    return kernels
+
+
+_launchers: dict[tuple[str, str, str], Launcher] = {}
+_launchers_lock = threading.Lock()
+
+
+def _launcher(backend: Backend, source: KernelSource) -> Launcher:
+    """Return the loaded kernel of ``source``; equal sources are compiled once a process."""
+    key = (backend.name, source.text, repr(source.launch))
+    launcher = _launchers.get(key)
+    if launcher is None:
+        binary = _step("compile", lambda: backend.compile(source))
+        launcher = _step("load", lambda: backend.load(source, binary))
+        with _launchers_lock:
+            launcher = _launchers.setdefault(key, launcher)
+    return launcher
+
+
+def clear_kernels() -> None:
+    """Forget all loaded kernels."""
+    with _launchers_lock:
+        _launchers.clear()
+
+
+class _Slots:
+    """Numbers the values of a plan."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.of: dict[Var, Slot] = {}
+        for var in (*jaxpr.invars, *jaxpr.constvars):
+            self[var]
+
+    def __getitem__(self, var: Var) -> Slot:
+        return self.of.setdefault(var, len(self.of))
+
+
+def _assemble(
+    backend: Backend,
+    jaxpr: Jaxpr,
+    parts: Partition,
+    kernels: list[list[Lowered]],
+    sources: list[list[KernelSource]],
+    launchers: list[list[Launcher]],
+) -> Plan:
+    slots = _Slots(jaxpr)
+    steps: list[KernelStep | EagerStep] = []
+    for step, step_kernels, step_sources, step_launchers in zip(
+        parts.steps, kernels, sources, launchers, strict=True
+    ):
+        if isinstance(step, JaxprEqn):
+            steps.append(_eager_step(step, slots, parts))
+            continue
+        for lowered, source, launcher in zip(
+            step_kernels, step_sources, step_launchers, strict=True
+        ):
+            steps.append(_kernel_step(lowered, source, launcher, slots))
+    results = tuple(slots[var] for var in jaxpr.outvars if isinstance(var, Var))
+    kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
+    consts = tuple(map(backend.asarray, jaxpr.consts))
+    return Plan(
+        backend,
+        _released(steps, kept),
+        len(slots.of),
+        len(jaxpr.invars),
+        consts,
+        results,
+        jaxpr.name,
+        config.debug_nans,
+    )
+
+
+def _eager_step(eqn: JaxprEqn, slots: _Slots, parts: Partition) -> EagerStep:
+    operands = tuple(a.value if isinstance(a, Literal) else slots[a] for a in eqn.invars)
+    stored = all(var in parts.stored for var in eqn.outvars)
+    return EagerStep(
+        eqn.primitive, dict(eqn.params), operands, tuple(slots[v] for v in eqn.outvars), stored
+    )
+
+
+def _kernel_step(
+    lowered: Lowered, source: KernelSource, launcher: Launcher, slots: _Slots
+) -> KernelStep:
+    inputs: list[Slot] = []
+    outputs: list[tuple[Slot, tuple[int, ...], np.dtype[Any]]] = []
+    for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
+        if buffer.role.value == "in":
+            inputs.append(slots[var])
+        else:
+            outputs.append((slots[var], var.aval.shape, var.aval.dtype))
+    arguments = tuple(slots[var] for var in lowered.arguments)
+    return KernelStep(source, launcher, tuple(inputs), tuple(outputs), arguments)
+
+
+def _released(steps: list[KernelStep | EagerStep], kept: set[Slot]) -> list[KernelStep | EagerStep]:
+    """Note at each step which values it is the last to use.
+
+    So that their memory can serve again.
+    """
+    released: list[KernelStep | EagerStep] = []
+    seen = set(kept)
+    for step in reversed(steps):
+        if isinstance(step, KernelStep):
+            used = {*step.inputs, *step.arguments, *(slot for slot, _, _ in step.outputs)}
+        else:
+            used = {*step.outputs, *(o for o in step.operands if isinstance(o, int))}
+        released.append(dataclasses.replace(step, released=tuple(sorted(used - seen))))
+        seen |= used
+    return released[::-1]

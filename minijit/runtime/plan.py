@@ -1,0 +1,228 @@
+"""A compiled program: the steps of one call, and where their values live meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Backend, Launcher
+from minijit.graph.events import emit, subscribers
+from minijit.graph.primitive import Primitive
+from minijit.graph.tree import TreeDef, unflatten
+from minijit.lowering.source import KernelSource
+
+__all__ = ["EagerStep", "KernelStep", "Plan", "Slot"]
+
+Slot = int
+"""The place of a value while the plan runs: arguments first, then constants, then the rest."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelStep:
+    """Launch one kernel.
+
+    Attributes:
+        source: Its source, for people and for the cache.
+        launcher: Runs it.
+        inputs: Slots of its input buffers.
+        outputs: Slots of its output buffers, with shape and dtype, allocated before the launch.
+        arguments: Slots of its scalars.
+        released: Slots whose values nothing needs afterwards.
+    """
+
+    source: KernelSource
+    launcher: Launcher
+    inputs: tuple[Slot, ...]
+    outputs: tuple[tuple[Slot, tuple[int, ...], np.dtype[Any]], ...]
+    arguments: tuple[Slot, ...]
+    released: tuple[Slot, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EagerStep:
+    """Let the array library compute one equation.
+
+    Attributes:
+        primitive: What to compute.
+        params: Its static parameters.
+        operands: A slot for each operand, or a NumPy scalar for a literal.
+        outputs: Slots of the results.
+        stored: Whether kernels read the results, so that they must be contiguous.
+        released: Slots whose values nothing needs afterwards.
+    """
+
+    primitive: Primitive
+    params: dict[str, Any]
+    operands: tuple[Slot | np.generic, ...]
+    outputs: tuple[Slot, ...]
+    stored: bool
+    released: tuple[Slot, ...] = ()
+
+
+class Plan:
+    """The steps of a compiled signature; :attr:`run` maps flat arguments to flat results."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        steps: Sequence[KernelStep | EagerStep],
+        slots: int,
+        arguments: int,
+        consts: Sequence[Any],
+        results: Sequence[Slot],
+        name: str,
+        check_nans: bool,
+    ) -> None:
+        """Prepare the steps for running.
+
+        Args:
+            backend: Where the plan runs.
+            steps: In order.
+            slots: How many values there are.
+            arguments: How many of them the caller gives.
+            consts: Values of the slots after the arguments.
+            results: Slots that are returned.
+            name: The function's name, for messages.
+            check_nans: Whether a NaN among the results is an error.
+        """
+        self.backend = backend
+        self.steps = tuple(steps)
+        self._arguments = arguments
+        self._blank = [None] * (slots - arguments - len(consts))
+        self._consts = list(consts)
+        self._results = tuple(results)
+        self._name = name
+        self.copies = 0
+        """How many arrays were copied to the device because they lived elsewhere."""
+        run = self._run_single if self._is_single() else self._run
+        self.run: Callable[[Sequence[Any]], list[Any]] = (
+            self._without_nans(run) if check_nans else run
+        )
+
+    @property
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Sources of all kernels, in order."""
+        return tuple(step.source for step in self.steps if isinstance(step, KernelStep))
+
+    @property
+    def eager_steps(self) -> int:
+        """How many steps the array library runs at each call."""
+        return sum(isinstance(step, EagerStep) for step in self.steps)
+
+    def on_device(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return ``leaves`` as the plan takes them: arrays of its device, scalars as they are."""
+        return [leaf if self._is_in_place(leaf) else self._moved(leaf) for leaf in leaves]
+
+    def takes(self, leaves: Sequence[Any]) -> bool:
+        """Whether ``leaves`` need not be moved."""
+        return all(map(self._is_in_place, leaves))
+
+    def _is_in_place(self, leaf: Any) -> bool:
+        return isinstance(leaf, (bool, int, float, np.generic)) or self.backend.is_array(leaf)
+
+    def _moved(self, array: Any) -> Any:
+        self.copies += 1
+        return self.backend.asarray(array)
+
+    def _run(self, args: Sequence[Any]) -> list[Any]:
+        values = [*args, *self._consts, *self._blank]
+        for step in self.steps:
+            if isinstance(step, KernelStep):
+                self._launch(step, values)
+            else:
+                self._compute(step, values)
+            for slot in step.released:
+                values[slot] = None
+        return [self.backend.result(values[slot]) for slot in self._results]
+
+    def _launch(self, step: KernelStep, values: list[Any]) -> None:
+        empty = self.backend.empty
+        for slot, shape, dtype in step.outputs:
+            values[slot] = empty(shape, dtype)
+        step.launcher(
+            (
+                *(values[slot] for slot in step.inputs),
+                *(values[slot] for slot, _, _ in step.outputs),
+                *(values[slot] for slot in step.arguments),
+            )
+        )
+        if subscribers:
+            emit("launch", kernel=step.source.kernel.name)
+
+    def _compute(self, step: EagerStep, values: list[Any]) -> None:
+        xp = self.backend.xp
+        operands = [values[o] if isinstance(o, int) else o for o in step.operands]
+        result = step.primitive.eager(xp, *operands, **step.params)
+        results = result if step.primitive.multiple_results else (result,)
+        for slot, value in zip(step.outputs, results, strict=True):
+            values[slot] = (
+                xp.ascontiguousarray(value).reshape(value.shape) if step.stored else value
+            )
+        emit("eager", primitive=step.primitive.name)
+
+    def _without_nans(
+        self, run: Callable[[Sequence[Any]], list[Any]]
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        def checked(args: Sequence[Any]) -> list[Any]:
+            results = run(args)
+            for position, array in enumerate(results):
+                if array.dtype.kind == "f" and bool((array != array).any()):
+                    raise FloatingPointError(
+                        f"result {position} of {self._name!r} holds NaN (debug_nans is on; run "
+                        f"it under "
+                        "minijit.disable_jit() to find the operation)"
+                    )
+            return results
+
+        return checked
+
+    def returning(self, out_tree: TreeDef) -> Callable[[Sequence[Any]], Any]:
+        """Return a function from flat arguments to the result of structure ``out_tree``."""
+        run = self.run
+        if not out_tree.is_leaf():
+            return lambda args: unflatten(out_tree, run(args))
+        if not (self._is_single() and run == self._run_single):
+            return lambda args: run(args)[0]
+        # The commonest plan of all: one kernel, one array.
+        (step,) = self.steps
+        assert isinstance(step, KernelStep)
+        ((_, shape, dtype),) = step.outputs
+        inputs, scalars = step.inputs, step.arguments
+        empty, result = self.backend.empty, self.backend.result
+        launcher, name = step.launcher, step.source.kernel.name
+        # Not when an argument goes unused: it would be taken for the output.
+        in_order = not scalars and inputs == tuple(range(self._arguments))
+
+        def one(args: Sequence[Any]) -> Any:
+            output = empty(shape, dtype)
+            if in_order:
+                launcher((*args, output))
+            else:
+                launcher((*[args[i] for i in inputs], output, *[args[i] for i in scalars]))
+            if subscribers:
+                emit("launch", kernel=name)
+            return result(output)
+
+        return one
+
+    def _is_single(self) -> bool:
+        """Whether the plan is one kernel over arguments that writes exactly the results."""
+        if len(self.steps) != 1 or not isinstance(self.steps[0], KernelStep) or self._consts:
+            return False
+        return tuple(slot for slot, _, _ in self.steps[0].outputs) == self._results
+
+    def _run_single(self, args: Sequence[Any]) -> list[Any]:
+        """Run a plan of one kernel: no table of values is needed."""
+        (step,) = self.steps
+        assert isinstance(step, KernelStep)
+        empty = self.backend.empty
+        outputs = [empty(shape, dtype) for _, shape, dtype in step.outputs]
+        step.launcher(
+            (*[args[i] for i in step.inputs], *outputs, *[args[i] for i in step.arguments])
+        )
+        if subscribers:
+            emit("launch", kernel=step.source.kernel.name)
+        return [self.backend.result(output) for output in outputs]

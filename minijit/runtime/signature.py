@@ -1,0 +1,113 @@
+"""The signature of a call: the list of named parts that decides which compiled program it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.aval import ShapedArray
+from minijit.graph.trace import abstractify
+from minijit.graph.tree import TreeDef
+
+__all__ = ["Signature", "abstract_leaf", "differences", "static_key"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """What a traced program depends on; compared part by part to explain a miss.
+
+    Attributes:
+        names: The dynamic parameters.
+        treedef: Structure of their values.
+        avals: Type of each leaf.
+        statics: ``(name, key)`` of each static argument.
+        options: Fingerprint of the configuration.
+        device: Name of the backend.
+    """
+
+    names: tuple[str, ...]
+    treedef: TreeDef
+    avals: tuple[ShapedArray, ...]
+    statics: tuple[tuple[str, Hashable], ...]
+    options: Hashable
+    device: str
+
+    def __hash__(self) -> int:
+        """Hash without the structure's own (slow) hash of nested containers."""
+        return hash((self.avals, self.statics, self.options, self.device, self.treedef.num_leaves))
+
+
+def abstract_leaf(value: Any, path: str) -> ShapedArray:
+    """Return the type of one leaf; an abstract array stands for itself.
+
+    Raises:
+        TypeError: the leaf, called ``path``, is no array.
+    """
+    if isinstance(value, ShapedArray):
+        return value
+    try:
+        return abstractify(value)
+    except (TypeError, OverflowError) as error:
+        raise type(error)(f"argument {path}: {error}") from None
+
+
+def static_key(name: str, value: Any) -> Hashable:
+    """Return a key that tells ``1``, ``True`` and ``1.0`` apart, also inside tuples.
+
+    Raises:
+        TypeError: ``value`` cannot be hashed, with the argument's name.
+    """
+    try:
+        key = _typed(value)
+        hash(key)
+    except TypeError:
+        advice = (
+            "pass a tuple instead"
+            if isinstance(value, (list, set, dict))
+            else "pass something hashable"
+        )
+        if isinstance(value, np.ndarray):
+            advice = "an array's values cannot decide a compile: leave it dynamic"
+        raise TypeError(
+            f"static argument {name!r} is not hashable: {type(value).__name__}; {advice}"
+        ) from None
+    return key
+
+
+def _typed(value: Any) -> Hashable:
+    if isinstance(value, tuple):
+        return (type(value), *map(_typed, value))
+    if isinstance(value, frozenset):
+        return (frozenset, frozenset(map(_typed, value)))
+    if isinstance(value, (float, complex, np.generic)):
+        return (type(value), repr(value))  # 0.0 == -0.0, and NaN equals nothing
+    return (type(value), value)
+
+
+def differences(new: Signature, old: Signature, names: Sequence[str]) -> list[str]:
+    """Return in words how ``new`` differs from ``old``.
+
+    Args:
+        new: The signature that missed.
+        old: One that is in the cache.
+        names: What the user calls the leaves of ``new``.
+    """
+    if (new.names, new.treedef) != (old.names, old.treedef):
+        return [f"the structure of the arguments: {old.treedef} -> {new.treedef}"]
+    changes = [
+        f"{name}: {before} -> {after}"
+        for name, before, after in zip(names, old.avals, new.avals, strict=True)
+        if before != after
+    ]
+    known = dict(old.statics)
+    changes += [
+        f"static {name}: another value" for name, key in new.statics if known.get(name) != key
+    ]
+    if new.options != old.options:
+        changes.append("the configuration")
+    if new.device != old.device:
+        changes.append(f"the device: {old.device} -> {new.device}")
+    return changes

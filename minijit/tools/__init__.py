@@ -1,0 +1,1 @@
+"""Command line tools (`python -m minijit ...`): each is built on the public API alone."""

@@ -1,0 +1,88 @@
+"""Compares systems on one workload: checked against float64 NumPy first, then timed in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minijit.tools.systems import System
+from minijit.tools.timing import first_call, interleaved_medians, repeated
+from minijit.tools.workloads import Workload, as_tuple, largest_error
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one workload showed on every system.
+
+    Attributes:
+        name: The workload.
+        kind: Its kind.
+        bytes: Inputs read once and outputs written once: what no program can avoid.
+        milliseconds: Median of one call, by system.
+        first_milliseconds: The first call, with tracing and compiling, by system.
+        error: Largest difference from float64 NumPy relative to its largest value, by system.
+        failed: What a system raised, or by how much it was wrong; such a system is not timed.
+    """
+
+    name: str
+    kind: str
+    bytes: int
+    milliseconds: Mapping[str, float]
+    first_milliseconds: Mapping[str, float]
+    error: Mapping[str, float]
+    failed: Mapping[str, str]
+
+    def ratio(self, other: str) -> float | None:
+        """How many times longer `other` takes than minijit; `None` when one was not timed."""
+        if other not in self.milliseconds or "minijit" not in self.milliseconds:
+            return None
+        return self.milliseconds[other] / self.milliseconds["minijit"]
+
+
+def measure(workload: Workload, compared: Sequence[System], seconds: float) -> Row:
+    """Check every system against float64 NumPy, then time those that are right, in turn."""
+    inputs = workload.make_inputs()
+    reference = workload.reference(inputs)
+    calls: dict[str, Callable[..., Any]] = {}
+    first: dict[str, float] = {}
+    error: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for system in compared:
+        arguments = [system.put(x) for x in inputs]
+        function = system.prepare(workload.function)
+        call = repeated(function, arguments, system.wait)
+        try:
+            result, taken = first_call(call)
+            outputs = [system.get(output) for output in as_tuple(result)]
+            error[system.name] = largest_error(outputs, reference)
+        # One system that cannot run a workload must not cost the figures of the others.
+        except Exception as raised:
+            failed[system.name] = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
+            continue
+        if not error[system.name] <= workload.tolerance:
+            failed[system.name] = f"wrong by {error[system.name]:.1e}"
+            continue
+        first[system.name] = taken * 1e3
+        calls[system.name] = call
+    medians = interleaved_medians(calls, seconds)
+    size = sum(x.nbytes for x in inputs) + sum(4 * out.size for out in reference)
+    milliseconds = {name: median * 1e3 for name, median in medians.items()}
+    return Row(workload.name, workload.kind, size, milliseconds, first, error, failed)
+
+
+def small_call(compared: Sequence[System], seconds: float) -> dict[str, float]:
+    """Return the microseconds of one cached call on two arrays of eight numbers, by system."""
+    calls = {}
+    for system in compared:
+        arguments = [system.put(np.arange(8, dtype=np.float32)) for _ in range(2)]
+        calls[system.name] = repeated(system.prepare(_two_arrays), arguments, system.wait)
+        calls[system.name](1)
+    medians = interleaved_medians(calls, seconds)
+    return {name: median * 1e6 for name, median in medians.items()}
+
+
+def _two_arrays(xp: Any, a: Any, b: Any) -> Any:
+    return xp.add(a * 2.0, b)

@@ -1,0 +1,1 @@
+"""Programs to programs: each pass takes a jaxpr and returns one."""

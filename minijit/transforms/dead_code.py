@@ -1,0 +1,22 @@
+"""Dead code: equations whose results nobody reads."""
+
+from __future__ import annotations
+
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+from minijit.transforms.rewrite import rebuild
+
+__all__ = ["eliminate_dead_code"]
+
+
+def eliminate_dead_code(jaxpr: Jaxpr) -> Jaxpr:
+    """Return ``jaxpr`` without equations that no result depends on; inputs stay as they are.
+
+    Before: ``b = exp a; c = sin a in (c,)``; after: ``c = sin a in (c,)``.
+    """
+    needed = {atom for atom in jaxpr.outvars if isinstance(atom, Var)}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        if needed.intersection(eqn.outvars):
+            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
+            kept.append(eqn)
+    return rebuild(jaxpr, reversed(kept), {})

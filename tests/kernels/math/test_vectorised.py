@@ -1,0 +1,63 @@
+"""In a plain loop every function becomes vector code, with no call left and no type changed."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from llvmlite import binding
+
+from minijit.kernels.math import CPU_FUNCTIONS
+from tests.kernels.math.reference import BINARY, CASES, FLOATS, loop
+
+# These compute in float64 for a float32 result, on purpose.
+THROUGH_FLOAT64 = (
+    *("sin", "cos", "tan", "power", "cbrt", "hypot", "erfc", "log10", "logaddexp", "logaddexp2"),
+)
+HAS_FMA = bool(binding.get_host_cpu_features().get("fma"))
+pytestmark = pytest.mark.skipif(not HAS_FMA, reason="the assembly of x86-64 with FMA is examined")
+
+PACKED = re.compile(r"^\s*v(?:fn?m(?:add|sub)\d+|mul|add|sqrt|div)p([sd])\s.*%[yz]mm", re.MULTILINE)
+WRAPPER = re.compile(r"^(?:_ZN7cpython|cfunc)\S*:", re.MULTILINE)
+CALLS = re.compile(r"^\s*callq?\s+(\S+)", re.MULTILINE)
+
+
+def _assembly(name: str, dtype: str) -> str:
+    arity = 2 if name in BINARY else 1
+    compiled = loop(CPU_FUNCTIONS[name, dtype], arity)
+    compiled.compile((numba.types.Array(numba.from_dtype(np.dtype(dtype)), 1, "C"),) * (arity + 1))
+    return _loop_of(compiled)
+
+
+def _loop_of(compiled: Any) -> str:
+    """The assembly of the loop, without the wrapper that makes it callable from Python."""
+    (text,) = compiled.inspect_asm().values()
+    first, *_ = str(text).split(".Lfunc_end0")
+    assert not WRAPPER.search(first)
+    return first
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_loop_is_vector_code(name: str, dtype: str) -> None:
+    text = _assembly(name, dtype)
+    assert CALLS.findall(text) == []
+    widths = PACKED.findall(text)
+    assert len(widths) >= 2
+    if dtype == "float64" or name in THROUGH_FLOAT64:
+        assert widths.count("d") >= 2
+    else:
+        assert "d" not in widths
+        assert "cvtps2pd" not in text
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_check_sees_a_loop_that_stays_scalar(dtype: str) -> None:
+    compiled = loop(numba.njit(lambda x: math.exp(x)), 1)
+    compiled.compile((numba.types.Array(numba.from_dtype(np.dtype(dtype)), 1, "C"),) * 2)
+    text = _loop_of(compiled)
+    assert CALLS.findall(text)
+    assert not PACKED.findall(text)

@@ -1,0 +1,209 @@
+"""CPU source: how kernels are cut, what is written, and that LLVM turns it into vector code."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from minijit.backends.cpu.compiler import assembly, llvm_code
+from minijit.graph.index import Affine
+from minijit.lowering.coalesce import coalesce
+from minijit.lowering.cpu import emit_cpu
+from minijit.lowering.kernel_ir import Kernel, Load
+from minijit.lowering.stages import stage_kernel
+from tests.lowering.kernel_builder import Builder, constant
+
+x86 = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="looks for x86 instructions"
+)
+
+
+def softmax(rows: int = 64, cols: int = 1024) -> Kernel:
+    build = Builder((rows,), (cols,))
+    x = build.load([cols, 1])
+    e = build.map("exp", build.map("sub", x, build.reduce("max", x)))
+    build.store(build.map("div", e, build.reduce("sum", e)), [cols, 1])
+    return build.kernel("softmax")
+
+
+def test_softmax_reads_as_it_is_meant() -> None:
+    source = emit_cpu(softmax())
+    assert source.text == (
+        "def softmax(start, stop, kept_v3, b0, b1):\n"
+        "    # kept_v3: float32[1024] scratch\n"
+        "    # b0: float32[65536] in x0\n"
+        "    # b1: float32[65536] out y0\n"
+        "    for i0 in range(22*start, min(22*stop, 64)):\n"
+        "        max_v1 = float32(-inf)\n"
+        "        for i1 in range(1024):\n"
+        "            v0 = b0[1024*i0 + i1]  # x0\n"
+        "            max_v1 = fold_max(max_v1, v0)  # model.py:12\n"
+        "        v1 = max_v1\n"
+        "        sum_v4 = float32(0.0)\n"
+        "        for i1 in range(1024):\n"
+        "            v0 = b0[1024*i0 + i1]  # x0\n"
+        "            v2 = v0 - v1  # model.py:12\n"
+        "            v3 = exp_float32(v2)  # model.py:12\n"
+        "            kept_v3[i1] = v3\n"
+        "            sum_v4 = fold_sum(sum_v4, v3)  # model.py:12\n"
+        "        v4 = sum_v4\n"
+        "        for i1 in range(1024):\n"
+        "            v3 = kept_v3[i1]\n"
+        "            v5 = v3 / v4  # model.py:12\n"
+        "            b1[1024*i0 + i1] = v5  # y0\n"
+    )
+
+
+def test_expensive_values_are_kept_between_stages() -> None:
+    staging = stage_kernel(softmax())
+    assert [value.name for value in staging.kept] == ["v3"]
+    assert [len(stage.reduces) for stage in staging.stages] == [1, 1, 0]
+
+
+def test_nothing_is_kept_beyond_the_budget() -> None:
+    staging = stage_kernel(softmax(), budget=1024 * 4 - 1)
+    assert staging.kept == ()
+    computed = [s.out.name for s in staging.stages[2].cells if hasattr(s, "out")]
+    assert computed == ["v0", "v2", "v3", "v5"]
+
+
+def test_loads_are_kept_on_request() -> None:
+    staging = stage_kernel(softmax(), keep_loads=True)
+    assert [value.name for value in staging.kept] == ["v0", "v3"]
+    assert sum(isinstance(s, Load) for stage in staging.stages for s in stage.cells) == 1
+
+
+def test_cheap_values_are_computed_again() -> None:
+    build = Builder((8,), (100,))
+    x = build.load([100, 1])
+    centred = build.map("sub", x, build.reduce("sum", x))
+    total = build.reduce("sum", build.map("mul", centred, centred))
+    build.store(build.map("mul", centred, total), [100, 1])
+    assert stage_kernel(build.kernel()).kept == ()
+
+
+def test_stores_happen_as_soon_as_their_values_are_known() -> None:
+    build = Builder((8,), (100,))
+    x = build.load([100, 1])
+    build.store(build.map("exp", x), [100, 1])
+    build.store(build.reduce("sum", x), [1])
+    staging = stage_kernel(build.kernel())
+    assert len(staging.stages) == 1
+    assert len(staging.after) == 1
+
+
+def test_dimensions_that_are_walked_together_merge() -> None:
+    build = Builder((2, 1, 3, 4), (5, 6))
+    strides = [360, 0, 120, 30, 6, 1]
+    build.store(build.map("neg", build.load(strides)), strides)
+    kernel = coalesce(build.kernel())
+    assert (kernel.rows, kernel.cols) == ((24,), (30,))
+    (load,) = (s for s in kernel.body if isinstance(s, Load))
+    assert load.index == Affine(0, ((0, 30), (1, 1)))
+
+
+def test_broadcast_operands_hold_dimensions_apart() -> None:
+    build = Builder((2, 3, 4))
+    total = build.map("add", build.load([12, 4, 1]), build.load([0, 0, 1]))
+    build.store(total, [12, 4, 1])
+    assert coalesce(build.kernel()).rows == (6, 4)
+
+
+def test_rows_take_the_order_of_the_output_in_memory() -> None:
+    build = Builder((3, 4, 5))
+    build.store(build.load([1, 3, 12]), [1, 3, 12])
+    assert coalesce(build.kernel()).rows == (60,)
+
+
+def test_blocks_of_ragged_kernels_stay_apart() -> None:
+    build = Builder((2, 3, 4), (8,), ragged=30)
+    build.store(build.reduce("sum", build.load([90, 30, 8, 1])), [12, 4, 1])
+    kernel = coalesce(build.kernel())
+    assert (kernel.rows, kernel.cols) == ((6, 4), (8,))
+
+
+def vector_loop(kernel: Kernel) -> str:
+    return assembly(emit_cpu(kernel))
+
+
+@x86
+def test_a_chain_of_additions_runs_in_vectors() -> None:
+    build = Builder((4096,))
+    total = build.load([1])
+    for _ in range(6):
+        total = build.map("add", build.map("mul", total, build.load([1])), total)
+    build.store(total, [1])
+    source = emit_cpu(build.kernel())
+    code = assembly(source)
+    assert re.search(r"\bv?addps\b", code)
+    assert not re.search(r"\bv?addss\b", code)
+    # What the user wrote is not contracted, and eight pointers need no checks for overlap.
+    assert "fmadd" not in code
+    assert "memcheck" not in llvm_code(source)
+
+
+@x86
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exp_runs_in_vectors(dtype: type) -> None:
+    build = Builder((4096,))
+    build.store(build.map("exp", build.load([1], dtype)), [1])
+    kind = "s" if dtype is np.float32 else "d"
+    code = vector_loop(build.kernel())
+    assert re.search(rf"\bv?mulp{kind}\b|\bvfmadd\w+p{kind}\b", code)
+    assert "call" not in code
+
+
+@x86
+@pytest.mark.parametrize(("monoid", "pattern"), [("sum", "addp"), ("max", "maxp"), ("min", "minp")])
+@pytest.mark.parametrize("cols", [64, 1000, 100_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reductions_run_in_vectors(monoid: str, pattern: str, cols: int, dtype: type) -> None:
+    kind = "s" if dtype is np.float32 else "d"
+    build = Builder((64,), (cols,))
+    build.store(build.reduce(monoid, build.load([cols, 1], dtype)), [1])
+    assert re.search(rf"\bv?{pattern}{kind}\b", vector_loop(build.kernel()))
+
+
+@x86
+@pytest.mark.parametrize("monoid", ["sum", "max"])
+def test_column_reductions_run_in_vectors(monoid: str) -> None:
+    build = Builder((512,), (300,))
+    build.store(build.reduce(monoid, build.load([1, 512])), [1])
+    source = emit_cpu(build.kernel())
+    assert source.schedule.startswith("column")
+    assert re.search(rf"\bv?{'add' if monoid == 'sum' else 'max'}ps\b", assembly(source))
+
+
+@x86
+def test_float16_is_converted_in_vectors() -> None:
+    build = Builder((4096,))
+    x = build.load([1], np.float16)
+    build.store(build.map("mul", x, constant(0.5, np.float16)), [1])
+    if not llvm.get_host_cpu_features()["f16c"]:
+        pytest.skip("this processor has no float16 conversion")
+    code = vector_loop(build.kernel())
+    assert re.search(r"\bvcvtph2ps\b", code)
+    assert "call" not in code
+
+
+def test_values_that_only_the_vector_dimension_changes_are_computed_once() -> None:
+    build = Builder((512, 256))
+    total = build.map("add", build.map("sin", build.load([0, 1])), build.load([256, 1]))
+    build.store(total, [256, 1])
+    source = emit_cpu(build.kernel())
+    assert source.text.index("sin_float32") < source.text.index("for i0 in")
+    assert [scratch.name for scratch in source.launch.scratch] == ["once_v1"]
+
+
+def test_sources_of_different_dtypes_differ_in_text() -> None:
+    def text(dtype: type) -> str:
+        build = Builder((64,))
+        x = build.load([1], dtype)
+        build.store(build.map("add", x, x), [1])
+        return emit_cpu(build.kernel()).text
+
+    assert len({text(dtype) for dtype in (np.float32, np.float64)}) == 2

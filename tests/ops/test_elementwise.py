@@ -1,0 +1,95 @@
+"""Every elementwise primitive in every dtype: its rule, its eager form and its scalar code."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import minijit.numpy.elementwise  # noqa: F401 - declares everything
+from minijit.graph.aval import ShapedArray
+from minijit.graph.check import check_jaxpr
+from minijit.graph.primitive import Primitive
+from minijit.graph.trace import bind, trace_function
+from minijit.transforms.evaluate import evaluate
+from tests.ops.samples import (
+    Signature,
+    assert_agrees,
+    assert_same,
+    elementwise_primitives,
+    result_dtype,
+    samples,
+    signatures,
+)
+
+# The narrower and wider integers between these have the same code.
+COMPILED_DTYPES = tuple(
+    np.dtype(name) for name in ["bool", "int8", "int64", "uint64", "float16", "float32", "float64"]
+)
+PRIMITIVES = elementwise_primitives()
+
+
+def reference(primitive: Primitive, operands: list[Any]) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(primitive.eager(np, *operands))
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_traced_program_equals_numpy(primitive: Primitive) -> None:
+    for signature in signatures(primitive):
+        operands = samples(primitive, signature, count=20)
+        avals = [ShapedArray(x.shape, x.dtype) for x in operands]
+        names = ["x"] * len(avals)
+        jaxpr = trace_function(lambda xs: [bind(primitive, *xs)], avals, names, "f").jaxpr
+        check_jaxpr(jaxpr)
+        (got,) = evaluate(jaxpr, operands)
+        want = reference(primitive, operands)
+        assert jaxpr.out_avals[0] == ShapedArray(want.shape, want.dtype)
+        assert_same(got, want, operands)
+
+
+def scalar_results(primitive: Primitive, signature: Signature, operands: list[Any]) -> Any:
+    """Run the scalar code over arrays, compiled for the CPU; float16 is held as float32."""
+    result = result_dtype(primitive, signature)
+    assert result is not None
+    single = np.dtype(np.float32)
+    held = [x.astype(single) if x.dtype == np.float16 else x for x in operands]
+    out = np.empty(held[0].shape, single if result == np.float16 else result)
+    _LOOPS[len(held)](compiled(primitive, held[0].dtype), out, *held)
+    with np.errstate(all="ignore"):
+        return out.astype(result)
+
+
+@functools.cache
+def compiled(primitive: Primitive, dtype: np.dtype[Any]) -> Any:
+    assert primitive.scalar is not None
+    return numba.njit(error_model="numpy")(primitive.scalar.make(dtype))
+
+
+def _loop1(element, out, x):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        out[i] = element(x[i])
+
+
+def _loop2(element, out, x, y):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        out[i] = element(x[i], y[i])
+
+
+def _loop3(element, out, x, y, z):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        out[i] = element(x[i], y[i], z[i])
+
+
+_LOOPS = {n: numba.njit(f) for n, f in enumerate((_loop1, _loop2, _loop3), 1)}
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_scalar_code_equals_numpy(primitive: Primitive) -> None:
+    for signature in signatures(primitive, COMPILED_DTYPES):
+        operands = samples(primitive, signature)
+        got, want = scalar_results(primitive, signature, operands), reference(primitive, operands)
+        assert_agrees(primitive, got, want, operands)

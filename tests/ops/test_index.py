@@ -1,0 +1,113 @@
+"""Indexing of traced arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijit.numpy  # noqa: F401 - declares what tracers do
+from minijit.graph.errors import (
+    ConcretizationTypeError,
+    NonConcreteBooleanIndexError,
+    TracerIntegerConversionError,
+)
+from minijit.graph.trace import abstractify, trace_function
+from minijit.transforms.evaluate import evaluate
+
+X = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
+
+
+def traced(function: Any, *args: Any) -> Any:
+    avals = [abstractify(arg) for arg in args]
+    names = ["x", "y"][: len(args)]
+    jaxpr = trace_function(lambda ts: [function(*ts)], avals, names, "pick").jaxpr
+    return evaluate(jaxpr, args)[0]
+
+
+INDICES = {
+    "int": np.s_[1],
+    "negative": np.s_[-1],
+    "ints": np.s_[0, -2, 3],
+    "slice": np.s_[1:],
+    "step": np.s_[:, ::3],
+    "negative-step": np.s_[::-1, 3:0:-2],
+    "out-of-range-slice": np.s_[1:99, -99:2],
+    "empty": np.s_[2:2],
+    "empty-reversed": np.s_[0:2:-1, 9:],
+    "ellipsis": np.s_[..., 2],
+    "ellipsis-alone": np.s_[...],
+    "ellipsis-middle": np.s_[1, ..., None, 0],
+    "newaxis": np.s_[None, :, None, 1],
+    "many-newaxes": np.s_[:, None, ..., None],
+    "all": np.s_[()],
+    "numpy-int": (np.int64(2), np.array(1)),
+    "list": np.s_[[2, 0, 1]],
+    "list-axis": np.s_[:, [0, 3, 3, 1]],
+    "array-matrix": (slice(None), np.array([[0, 1], [-1, 2]])),
+    "array-and-int": np.s_[1, [0, 2]],
+    "array-and-slices": np.s_[::2, [0, 2], ::-1],
+    "array-newaxis": np.s_[None, [2, 0]],
+    "empty-list": np.s_[[]],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_index_is_numpys(name: str) -> None:
+    index = INDICES[name]
+    got = np.asarray(traced(lambda x: x[index], X))
+    assert got.dtype == X.dtype
+    assert got.shape == X[index].shape
+    np.testing.assert_array_equal(got, X[index])
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "words"),
+    [
+        (3, IndexError, "index 3 is out of bounds for axis 0 with size 3"),
+        ((0, -5), IndexError, "index -5 is out of bounds for axis 1 with size 4"),
+        (([0, 7],), IndexError, "index 7 is out of bounds"),
+        ((0, 0, 0, 0), IndexError, "too many indices"),
+        ((..., 0, ...), IndexError, "single ellipsis"),
+        (1.5, IndexError, "not a valid index"),
+        ("a", IndexError, "not a valid index"),
+        (([0, 1], [0, 1]), TypeError, "one axis at a time"),
+        ((0, slice(None), [0, 1]), TypeError, "one axis at a time"),
+        (np.ones((3, 4, 5), bool), NonConcreteBooleanIndexError, "where"),
+        (True, NonConcreteBooleanIndexError, "where"),
+    ],
+)
+def test_wrong_index_is_refused(index: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        traced(lambda x: x[index], X)
+    assert "test_index.py:" in str(caught.value)
+
+
+def test_traced_mask_says_what_to_use_instead() -> None:
+    with pytest.raises(NonConcreteBooleanIndexError, match=r"minijit\.numpy\.where.*sum") as caught:
+        traced(lambda x: x[x > 3], X)
+    assert isinstance(caught.value, IndexError)
+    assert isinstance(caught.value, ConcretizationTypeError)
+
+
+def test_traced_position_is_a_clear_error() -> None:
+    with pytest.raises(TypeError, match=r"static_argnames"):
+        traced(lambda x, i: x[i], X, np.int32(1))
+    with pytest.raises(TypeError, match=r"static_argnames"):
+        traced(lambda x, i: x[:, i], X, np.array([1, 0]))
+
+
+def test_traced_slice_bound_names_the_argument() -> None:
+    with pytest.raises(TracerIntegerConversionError, match=r"argument y of 'pick'"):
+        traced(lambda x, y: x[:y], X, np.int32(1))
+    with pytest.raises(ConcretizationTypeError):
+        traced(lambda x: x[: int(x[0, 0, 0])], X)
+
+
+def test_iteration_unpacks_rows() -> None:
+    def total(x: Any) -> Any:
+        first, second, third = x
+        return first + second * 2 + third
+
+    np.testing.assert_array_equal(traced(total, X), X[0] + X[1] * 2 + X[2])

@@ -1,0 +1,118 @@
+"""Every example runs as a script, agrees with eager NumPy and has the kernels that it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.documents import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+# What each comparison of an example may differ from eager NumPy by, and its launches: kernels and
+# calls of the array library.
+COMPARISONS = {
+    "softmax": [(1e-6, 1, 0)],
+    "layernorm": [(1e-5, 1, 0)],
+    "gelu": [(2e-6, 1, 0), (1e-14, 1, 0)],
+    "black_scholes": [(1e-11, 1, 0)],
+    "image_filter": [(1e-6, 4, 0), (1e-6, 3, 0), (1.0, 12, 0)],
+    "logistic_regression_digits": [(1e-5, 4, 3)],
+}
+PITFALLS = ("pitfalls_pure_functions", "pitfalls_static_arguments")
+_COMPARISON = re.compile(
+    r"largest difference  (\S+)\n.* ms, (\d+) operations\n.* ms, (\d+) kernels?"
+    r"(?:, (\d+) library calls?)?"
+)
+
+
+def output(name: str, *options: str, blocked: str = "", status: int = 0) -> str:
+    """Run an example in a process of its own, where the package ``blocked`` cannot be imported."""
+    script = EXAMPLES / f"{name}.py"
+    code = (
+        f"import runpy, sys; sys.modules.update(dict.fromkeys({blocked.split()!r})); "
+        f"sys.path.insert(0, {str(EXAMPLES)!r}); sys.argv = {[str(script), *options]!r}; "
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "MINIJIT_CHECKS": "1"},
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_every_example_is_tested() -> None:
+    names = {path.stem for path in EXAMPLES.glob("[!_]*.py")}
+    assert names == {*COMPARISONS, *PITFALLS}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparison_with_eager_numpy(name: str) -> None:
+    found = _COMPARISON.findall(output(name, "--quick"))
+    expected = COMPARISONS[name]
+    assert len(found) == len(expected)
+    for (difference, operations, kernels, calls), (most, limit, library) in zip(
+        found, expected, strict=True
+    ):
+        assert float(difference) <= most
+        assert int(kernels) <= limit < int(operations)
+        assert int(calls or 0) == library
+
+
+def test_digits_are_learnt() -> None:
+    text = output("logistic_regression_digits", "--quick")
+    assert "programs: 1\n" in text
+    accuracies = [float(value) for value in re.findall(r"digits  (\S+)", text)]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.95
+
+
+def test_pure_functions() -> None:
+    text = output("pitfalls_pure_functions")
+    assert text.count("inside: x is Traced<i64[4]>") == 1
+    assert "3 calls, the body ran 1 time; the results are right: [0 2 4 6]" in text
+    assert "from 0: 3 steps, [ 0  8 16 24], programs: 2" in text
+    assert "from array(0): 3 steps, [ 0  8 16 24], programs: 1" in text
+    assert "a kept value: UnexpectedTracerError" in text
+    assert "[0 2 4 6] [0 3 6 9], programs: 1" in text
+
+
+def test_static_arguments() -> None:
+    text = output("pitfalls_static_arguments")
+    assert "a traced count: TracerIntegerConversionError" in text
+    assert "a static count: [0 0 0 1 1 1] [0 0 1 1]\ntwo values, programs: 2" in text
+    assert "a traced branch: TracerBoolConversionError" in text
+    assert "where: 1.0 -1.0, programs: 1" in text
+    assert "a static branch: [1 2 3 4] [-1  0  1  2], programs: 2" in text
+    assert "a list: TypeError" in text
+    assert "programs [1, 1, 2, 2, 3, 3]" in text
+    assert "with the length as a number, programs: 1" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("image_filter", "skimage.data"), ("logistic_regression_digits", "sklearn.datasets")],
+)
+def test_missing_package_is_named_with_its_remedy(name: str, package: str) -> None:
+    error = output(name, blocked=package, status=1)
+    assert "this example needs scikit-" in error
+    assert 'pip install "minijit[examples]"' in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparison_with_eager_cupy(name: str) -> None:
+    found = _COMPARISON.findall(output(name, "--quick", "--device", "cuda"))
+    for (difference, *_), (most, _, _) in zip(found, COMPARISONS[name], strict=True):
+        assert float(difference) <= 10 * most
