@@ -28,7 +28,6 @@ from minijit.kernels.cuda.numeric import (
     floor,
     maximum,
     minimum,
-    rint,
     round_half,
     trunc,
 )
@@ -49,7 +48,6 @@ VOCABULARY = {
     "narrow": narrow,
     "quotient": quotient,
     "remainder": remainder,
-    "rint": rint,
     "round_half": round_half,
     "store": store,
     "store_tail": store_tail,

@@ -69,7 +69,7 @@ def _rounding(name):
     return operation
 
 
-ceil, floor, rint, trunc = map(_rounding, ("ceil", "floor", "rint", "trunc"))
+ceil, floor, trunc = map(_rounding, ("ceil", "floor", "trunc"))
 
 
 def _float_to(result, through, unsigned=False):

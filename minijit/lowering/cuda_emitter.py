@@ -47,7 +47,7 @@ _MATH = {
     "tanh": math.tanh,
 }
 _EXTREMA = {"max": "maximum", "min": "minimum"}
-_ROUNDING = frozenset({"ceil", "floor", "rint", "trunc"})
+_ROUNDING = frozenset({"ceil", "floor", "trunc"})
 
 
 @lru_cache(maxsize=4096)

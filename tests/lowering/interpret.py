@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from minijit.graph.index import Affine
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijit.lowering.check import check_kernel
+from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import (
     Guard,
     Index,
@@ -20,82 +26,153 @@ from minijit.lowering.kernel_ir import (
     Store,
     Value,
 )
-from minijit.lowering.lower import Lowered
+from minijit.lowering.lower import Layout, Lowered, lower_group
+from minijit.lowering.partition import Partition, partition
+from minijit.lowering.split import split_reduction
+
+__all__ = ["Memory", "run_kernel", "run_program"]
+
+Array = npt.NDArray[Any]
+Memory = dict[Var, Any]
+"""Flat storage by variable; scalars that are passed by value as they are."""
+
+FEW_ROWS = 32
 
 
-def run_kernel(lowered: Lowered, memory: dict[Any, np.ndarray]) -> None:
-    """Run ``lowered`` on ``memory``: flat storage by variable; outputs are added to it."""
-    kernel = lowered.kernel
-    buffers = []
-    for buffer, var in zip(kernel.buffers, lowered.buffers, strict=True):
-        if buffer.role is Role.OUTPUT:
-            memory[var] = np.zeros(buffer.size, buffer.dtype)
-            buffers.append(memory[var])
-        else:
-            buffers.append(memory[var])
-    grid = np.indices(kernel.extents) if kernel.extents else np.zeros((0,))
-    values: dict[Value, np.ndarray] = {}
-    live = np.ones(kernel.extents, bool)
-    if kernel.ragged is not None:
-        live = grid[len(kernel.rows) - 1] * kernel.cols[0] + grid[-1] < kernel.ragged
+def run_program(
+    jaxpr: Jaxpr, args: Sequence[Any], few_rows: int = FEW_ROWS
+) -> tuple[list[Array], Partition]:
+    """Partition, lower, check and interpret an optimized program.
 
-    def index(affine: Affine) -> np.ndarray:
-        result = np.full(kernel.extents, affine.offset)
-        for dim, stride in affine.terms:
-            result = result + stride * grid[dim]
-        return result
+    Returns:
+        Its results, and how it was partitioned.
+    """
+    program = Program(jaxpr)
+    parts = partition(program, few_rows)
+    values: dict[Var, Array] = dict(zip(jaxpr.invars, args, strict=True))
+    values.update(zip(jaxpr.constvars, jaxpr.consts, strict=True))
+    by_value = {v: Layout((), by_value=True) for v, x in values.items() if not hasattr(x, "flags")}
+    by_value |= {v: Layout((), by_value=True) for v, x in values.items() if np.isscalar(x)}
+    memory: Memory = {v: x if v in by_value else np.ravel(x) for v, x in values.items()}
 
-    def read(operand: Operand) -> Any:
-        return values[operand] if isinstance(operand, Value) else operand.value
+    def shaped(atom: Any) -> Any:
+        if isinstance(atom, Literal):
+            return atom.value
+        return memory[atom] if atom in by_value else memory[atom].reshape(atom.aval.shape)
 
-    cols = tuple(range(len(kernel.rows), len(kernel.extents)))
-    for statement in kernel.body:
+    for step in parts.steps:
+        if isinstance(step, JaxprEqn):
+            result = step.primitive.eager(np, *map(shaped, step.invars), **step.params)
+            results = result if step.primitive.multiple_results else (result,)
+            for var, value in zip(step.outvars, results, strict=True):
+                assert (np.shape(value), value.dtype) == (var.aval.shape, var.aval.dtype)
+                memory[var] = np.ravel(value)
+            continue
+        lowered = lower_group(program, step, parts.stored, by_value, "kernel")
+        for part in split_reduction(lowered) if step.split else (lowered,):
+            check_kernel(part.kernel)
+            run_kernel(part, memory)
+    return [shaped(atom) for atom in jaxpr.outvars], parts
+
+
+def run_kernel(lowered: Lowered, memory: Memory) -> None:
+    """Run ``lowered`` on ``memory``; its outputs are added there."""
+    _Run(lowered, memory).body()
+
+
+class _Run:
+    def __init__(self, lowered: Lowered, memory: Memory) -> None:
+        self.kernel: Kernel = lowered.kernel
+        for buffer, var in zip(self.kernel.buffers, lowered.buffers, strict=True):
+            if buffer.role is Role.OUTPUT:
+                assert var not in memory, "a value is computed twice"
+                memory[var] = np.zeros(buffer.size, buffer.dtype)
+        self.buffers: list[Array] = [memory[var] for var in lowered.buffers]
+        self.scalars = [memory[var] for var in lowered.arguments]
+        self.written = [np.zeros(buffer.size, bool) for buffer in self.kernel.buffers]
+        self.grid = np.indices(self.kernel.extents)
+        self.live = np.ones(self.kernel.extents, bool)
+        if self.kernel.ragged is not None:
+            block, column = self.grid[len(self.kernel.rows) - 1], self.grid[-1]
+            self.live = block * self.kernel.cols[0] + column < self.kernel.ragged
+        self.values: dict[Value, Array] = {}
+
+    def body(self) -> None:
+        with np.errstate(all="ignore"):
+            for statement in self.kernel.body:
+                if isinstance(statement, Store):
+                    self.store(statement)
+                else:
+                    self.values[statement.out] = self.compute(statement)
+        for buffer, written in zip(self.kernel.buffers, self.written, strict=True):
+            assert buffer.role is Role.INPUT or written.all(), f"{buffer.name} is not complete"
+
+    def at(self, index: Affine) -> Array:
+        terms = (stride * self.grid[dim] for dim, stride in index.terms)
+        return sum(terms, np.full(self.kernel.extents, index.offset))
+
+    def read(self, operand: Operand) -> Any:
+        return self.values[operand] if isinstance(operand, Value) else operand.value
+
+    def compute(self, statement: Any) -> Array:
+        out = statement.out
         match statement:
             case Load():
-                place, mask = index(statement.index), live
-                if statement.guard is not None:
-                    mask = mask & read(statement.guard)
-                data = buffers[statement.buffer]
-                loaded = data[np.where(mask, place, 0)]
-                values[statement.out] = np.where(mask, loaded, np.zeros((), data.dtype))
+                return self.load(statement)
             case Read():
-                scalar = memory[lowered.arguments[statement.argument]]
-                values[statement.out] = np.asarray(scalar).astype(statement.out.dtype)
+                return np.asarray(self.scalars[statement.argument]).astype(out.dtype)
             case Index():
-                values[statement.out] = index(statement.index)
+                return self.at(statement.index)
             case Guard():
-                holds = np.ones(kernel.extents, bool)
-                for expression, low, high in statement.conditions:
-                    at = index(expression)
-                    holds &= (low <= at) & (at < high)
-                values[statement.out] = holds
+                within = [
+                    (low <= self.at(e)) & (self.at(e) < high)
+                    for e, low, high in statement.conditions
+                ]
+                return np.logical_and.reduce(within)
             case Map():
-                args = [read(arg) for arg in statement.args]
-                params = dict(statement.params)
-                with np.errstate(all="ignore"):
-                    result = statement.op.eager(np, *args, **params)
-                values[statement.out] = np.asarray(result).astype(statement.out.dtype)
-            case Reduce():
-                values[statement.out] = _reduce(statement, read, kernel, live, cols)
-            case Store():
-                place = np.broadcast_to(index(statement.index), kernel.extents)
-                value = np.broadcast_to(read(statement.value), kernel.extents)
-                buffers[statement.buffer][place[live]] = value[live]
+                args = map(self.read, statement.args)
+                result = statement.op.eager(np, *args, **statement.params)
+                return np.asarray(result).astype(out.dtype)
+            case _:
+                return self.reduce(statement)
+
+    def load(self, statement: Load) -> Array:
+        data, live = self.buffers[statement.buffer], self.live
+        if statement.guard is not None:
+            live = live & self.read(statement.guard)
+        index = self.at(statement.index)
+        assert not live.any() or 0 <= index[live].min() <= index[live].max() < data.size
+        return np.where(live, data[np.where(live, index, 0)], np.zeros((), data.dtype))
+
+    def store(self, statement: Store) -> None:
+        place = self.at(statement.index)[self.live]
+        value = np.broadcast_to(self.read(statement.value), self.kernel.extents)[self.live]
+        self.buffers[statement.buffer][place] = value
+        self.written[statement.buffer][place] = True
+
+    def reduce(self, statement: Reduce) -> Array:
+        """Combine the cells of each row one after the other by the monoid's own scalar code."""
+        monoid, dtypes = statement.monoid, statement.accumulators
+        combine = monoid.combine(dtypes[0])
+        identity = tuple(monoid.identity(dtypes[0]))
+        count = math.prod(self.kernel.cols)
+        rows = math.prod(self.kernel.rows)
+        columns = [
+            np.broadcast_to(self.read(arg), self.kernel.extents).astype(dtype).reshape(rows, count)
+            for arg, dtype in zip(statement.args, dtypes, strict=True)
+        ]
+        live = self.live.reshape(rows, count)
+        out = np.zeros(rows, statement.out.dtype)
+        for row in range(rows):
+            cells = zip(*(column[row][live[row]] for column in columns), strict=True)
+            out[row] = _folded(combine, identity, dtypes, cells)[monoid.result]
+        return out.reshape(*self.kernel.rows, *(1 for _ in self.kernel.cols))
 
 
-def _reduce(statement: Reduce, read: Any, kernel: Kernel, live: np.ndarray, cols: Any) -> np.ndarray:
-    dtype = statement.accumulators[0]
-    values = [np.broadcast_to(read(arg), kernel.extents).astype(a)
-              for arg, a in zip(statement.args, statement.accumulators, strict=True)]
-    combine = statement.monoid.combine(dtype)
-    identity = statement.monoid.identity(dtype)
-    out = np.zeros(kernel.rows, statement.out.dtype)
-    for row in np.ndindex(*kernel.rows):
-        state: Any = tuple(np.asarray(i).astype(a)[()] for i, a in zip(identity, statement.accumulators, strict=True))
-        for place in np.argwhere(live[row]):
-            element = tuple(value[row][tuple(place)] for value in values)
-            new = combine(*state, *element)
-            state = new if isinstance(new, tuple) else (new,)
-            state = tuple(np.asarray(s).astype(a)[()] for s, a in zip(state, statement.accumulators, strict=True))
-        out[row] = state[statement.monoid.result]
-    return out.reshape(kernel.rows + (1,) * len(cols))
+def _folded(combine: Callable[..., Any], state: Any, dtypes: Any, cells: Any) -> tuple[Any, ...]:
+    state = tuple(dtype.type(s) for s, dtype in zip(state, dtypes, strict=True))
+    for cell in cells:
+        new = combine(*state, *cell)
+        parts = new if isinstance(new, tuple) else (new,)
+        state = tuple(dtype.type(part) for part, dtype in zip(parts, dtypes, strict=True))
+    return state

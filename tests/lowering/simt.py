@@ -320,7 +320,7 @@ def _stand_ins(state: _Block) -> dict[str, Any]:
         "narrow": narrow,
         "quotient": lambda index, divisor: index // divisor,
         "remainder": lambda index, divisor: index % divisor,
-        **{name: getattr(np, name) for name in ("ceil", "floor", "rint", "trunc")},
+        **{name: getattr(np, name) for name in ("ceil", "floor", "trunc")},
         "round_half": lambda value: np.float32(np.float16(value)),
         "store": lambda pointer, index, value: pointer.set(index, value),
         "store_tail": store_tail,

@@ -148,11 +148,11 @@ mine:
   %wanted = load i64, ptr %pwanted
   %others = sub i64 %units, 1
   %allowed = call i64 @llvm.smin.i64(i64 %started, i64 %wanted)
-  %helpers = call i64 @llvm.smin.i64(i64 %allowed, i64 %others)
+  %summoned = call i64 @llvm.smin.i64(i64 %allowed, i64 %others)
   br label %waking
 waking:
   %woken = phi i64 [ 0, %mine ], [ %woken1, %post ]
-  %more = icmp slt i64 %woken, %helpers
+  %more = icmp slt i64 %woken, %summoned
   br i1 %more, label %post, label %work
 post:
   %posted = call i32 $sem_post(ptr %wake)
@@ -163,7 +163,7 @@ work:
   br label %recall
 ; A thread that has not woken up by now need not: take its call back rather than wait for it.
 recall:
-  %out = phi i64 [ %helpers, %work ], [ %out1, %recalled ]
+  %out = phi i64 [ %summoned, %work ], [ %out1, %recalled ]
   %tried = call i32 $sem_trywait(ptr %wake)
   %back = icmp eq i32 %tried, 0
   br i1 %back, label %recalled, label %waiting

@@ -16,6 +16,7 @@ import enum
 import functools
 import string
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ THREADS_SUPPORTED = sys.platform == "linux"
 """Whether kernels run on several threads: the pool is written for Linux (unnamed semaphores)."""
 HEADER = 6
 """Number of fields of a launch record before the argument kinds."""
+_lock = threading.RLock()
 
 
 _PYTHON_FUNCTIONS = (
@@ -122,8 +124,7 @@ def _offsets() -> tuple[int, int]:
 
 
 @functools.cache
-def native_code() -> Code:
-    """Return the compiled launch path of this process."""
+def _native_code() -> Code:
     item, data = _offsets()
     fields: dict[str, Any] = {name: _python(name) for name in _PYTHON_FUNCTIONS}
     fields["none"] = f"inttoptr (i64 {id(None)} to ptr)"
@@ -147,6 +148,13 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+def native_code() -> Code:
+    """Return the compiled launch path of this process."""
+    # A second one, made by a thread at the same time, would be unloaded with its address in use.
+    with _lock:
+        return _native_code()
+
+
 @functools.cache
 def _method() -> tuple[Any, Any]:
     takes_one_argument = 0x0008  # METH_O
@@ -160,5 +168,6 @@ def _method() -> tuple[Any, Any]:
 
 def builtin(record: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
     """Return the builtin function that runs a launch record, which it keeps alive."""
-    definition, create = _method()
+    with _lock:
+        definition, create = _method()
     return create(ctypes.addressof(definition), record, None)

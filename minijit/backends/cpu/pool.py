@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from minijit.backends.cpu.native import THREADS_SUPPORTED, Slot
 from minijit.graph.config import config
 
 __all__ = ["available_threads", "pool_address", "set_threads"]
+
+_lock = threading.Lock()
 
 
 def available_threads() -> int:
@@ -29,9 +32,14 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@functools.cache
 def _record() -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the pool's record, aligned to cache lines; never freed, threads sleep on it."""
+    with _lock:
+        return _new_record()
+
+
+@functools.cache
+def _new_record() -> np.ndarray[Any, np.dtype[np.int64]]:
     memory = np.zeros(Slot.SIZE + 8, np.int64)
     skipped = -memory.ctypes.data % 64 // 8
     record = memory[skipped : skipped + Slot.SIZE]
