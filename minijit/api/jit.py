@@ -77,6 +77,7 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._binder = Binder(function, static_argnums, static_argnames)
         self._cache = _shared_cache(function, self._binder)
+        self._hits, self._tick = self._cache.hits, self._cache.tick
         self._simple = not self._binder.has_statics
         functools.update_wrapper(self, function)
 
@@ -84,10 +85,10 @@ class Jitted(Generic[P, R]):
         """Run the compiled program of this call's signature, compiling it first if it is new."""
         # The short cut of a hit: arrays and scalars by position, nothing static.
         if not kwargs and not mode.busy:
-            found = self._cache.hits.get(_raw_key(args))
+            found = self._hits.get(_raw_key(args))
             if found is not None:
                 run, entry = found
-                entry.used = self._cache.tick()
+                entry.used = self._tick()
                 return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
         return self._call(args, kwargs)
 
@@ -104,6 +105,10 @@ class Jitted(Generic[P, R]):
             if key is not None:
                 self._cache.remember(entry, key, plan.returning(entry.program.out_tree))
         return cast(R, _finish(plan, entry.program.out_tree, arguments.leaves))
+
+    def __repr__(self) -> str:
+        """Return the wrapped function's description."""
+        return f"<minijit.jit of {self._function!r}>"
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Lowered:
         """Trace for this signature and return the stage that can be looked at and compiled.

@@ -54,8 +54,11 @@ class Backend(Protocol):
     def load(self, source: KernelSource, binary: Binary) -> Launcher:
         """Make a binary callable on the device."""
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """Allocate an uninitialised C-contiguous array."""
+    def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
+        """Return a function that allocates an uninitialised C-contiguous array at each call.
+
+        The arrays are of the class that users get; see ``result``.
+        """
 
     def asarray(self, value: Any) -> Any:
         """Return ``value`` as an array of this device, copying only when it lives elsewhere."""

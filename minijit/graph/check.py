@@ -5,7 +5,9 @@ Every variable defined once and before its use, every result typed as its rule s
 
 from __future__ import annotations
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, subjaxprs
+import numpy as np
+
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijit.graph.pretty import format_eqn
 
 __all__ = ["JaxprTypeError", "check_jaxpr"]
@@ -40,6 +42,8 @@ def _check_eqn(eqn: JaxprEqn, defined: set[Var]) -> None:
     for atom in eqn.invars:
         if isinstance(atom, Var) and atom not in defined:
             raise JaxprTypeError(f"an operand is used before it is defined:\n  {format_eqn(eqn)}")
+        if isinstance(atom, Literal) and not _is_typed(atom):
+            raise JaxprTypeError(f"a literal is not of the type it says:\n  {format_eqn(eqn)}")
     for var in eqn.outvars:
         if var in defined:
             raise JaxprTypeError(f"a variable is defined twice:\n  {format_eqn(eqn)}")
@@ -51,6 +55,14 @@ def _check_eqn(eqn: JaxprEqn, defined: set[Var]) -> None:
     if tuple(map(_typed, wanted)) != tuple(map(_typed, got)):
         types = ", ".join(map(str, wanted))
         raise JaxprTypeError(f"the rule of {eqn.primitive} gives {types}:\n  {format_eqn(eqn)}")
+
+
+def _is_typed(literal: Literal) -> bool:
+    value = literal.value
+    return isinstance(value, np.generic) and (value.dtype, ()) == (
+        literal.aval.dtype,
+        literal.aval.shape,
+    )
 
 
 def _aval(atom: Atom) -> object:

@@ -174,7 +174,7 @@ def _assemble(
         for lowered, source, launcher in zip(
             step_kernels, step_sources, step_launchers, strict=True
         ):
-            steps.append(_kernel_step(lowered, source, launcher, slots))
+            steps.append(_kernel_step(backend, lowered, source, launcher, slots))
     results = tuple(slots[var] for var in jaxpr.outvars if isinstance(var, Var))
     kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
     consts = tuple(map(backend.asarray, jaxpr.consts))
@@ -199,17 +199,19 @@ def _eager_step(eqn: JaxprEqn, slots: _Slots, parts: Partition) -> EagerStep:
 
 
 def _kernel_step(
-    lowered: Lowered, source: KernelSource, launcher: Launcher, slots: _Slots
+    backend: Backend, lowered: Lowered, source: KernelSource, launcher: Launcher, slots: _Slots
 ) -> KernelStep:
     inputs: list[Slot] = []
-    outputs: list[tuple[Slot, tuple[int, ...], np.dtype[Any]]] = []
+    outputs: list[Slot] = []
+    allocators: list[Callable[[], Any]] = []
     for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
         if buffer.role.value == "in":
             inputs.append(slots[var])
         else:
-            outputs.append((slots[var], var.aval.shape, var.aval.dtype))
+            outputs.append(slots[var])
+            allocators.append(backend.allocator(var.aval.shape, var.aval.dtype))
     arguments = tuple(slots[var] for var in lowered.arguments)
-    return KernelStep(source, launcher, tuple(inputs), tuple(outputs), arguments)
+    return KernelStep(source, launcher, tuple(inputs), tuple(outputs), tuple(allocators), arguments)
 
 
 def _released(steps: list[KernelStep | EagerStep], kept: set[Slot]) -> list[KernelStep | EagerStep]:
@@ -221,7 +223,7 @@ def _released(steps: list[KernelStep | EagerStep], kept: set[Slot]) -> list[Kern
     seen = set(kept)
     for step in reversed(steps):
         if isinstance(step, KernelStep):
-            used = {*step.inputs, *step.arguments, *(slot for slot, _, _ in step.outputs)}
+            used = {*step.inputs, *step.arguments, *step.outputs}
         else:
             used = {*step.outputs, *(o for o in step.operands if isinstance(o, int))}
         released.append(dataclasses.replace(step, released=tuple(sorted(used - seen))))

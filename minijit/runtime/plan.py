@@ -28,7 +28,8 @@ class KernelStep:
         source: Its source, for people and for the cache.
         launcher: Runs it.
         inputs: Slots of its input buffers.
-        outputs: Slots of its output buffers, with shape and dtype, allocated before the launch.
+        outputs: Slots of its output buffers.
+        allocators: What allocates each of them before the launch.
         arguments: Slots of its scalars.
         released: Slots whose values nothing needs afterwards.
     """
@@ -36,7 +37,8 @@ class KernelStep:
     source: KernelSource
     launcher: Launcher
     inputs: tuple[Slot, ...]
-    outputs: tuple[tuple[Slot, tuple[int, ...], np.dtype[Any]], ...]
+    outputs: tuple[Slot, ...]
+    allocators: tuple[Callable[[], Any], ...]
     arguments: tuple[Slot, ...]
     released: tuple[Slot, ...] = ()
 
@@ -139,13 +141,12 @@ class Plan:
         return [self.backend.result(values[slot]) for slot in self._results]
 
     def _launch(self, step: KernelStep, values: list[Any]) -> None:
-        empty = self.backend.empty
-        for slot, shape, dtype in step.outputs:
-            values[slot] = empty(shape, dtype)
+        for slot, allocate in zip(step.outputs, step.allocators, strict=True):
+            values[slot] = allocate()
         step.launcher(
             (
                 *(values[slot] for slot in step.inputs),
-                *(values[slot] for slot, _, _ in step.outputs),
+                *(values[slot] for slot in step.outputs),
                 *(values[slot] for slot in step.arguments),
             )
         )
@@ -189,22 +190,21 @@ class Plan:
         # The commonest plan of all: one kernel, one array.
         (step,) = self.steps
         assert isinstance(step, KernelStep)
-        ((_, shape, dtype),) = step.outputs
+        (allocate,) = step.allocators
         inputs, scalars = step.inputs, step.arguments
-        empty, result = self.backend.empty, self.backend.result
         launcher, name = step.launcher, step.source.kernel.name
         # Not when an argument goes unused: it would be taken for the output.
         in_order = not scalars and inputs == tuple(range(self._arguments))
 
         def one(args: Sequence[Any]) -> Any:
-            output = empty(shape, dtype)
+            output = allocate()
             if in_order:
                 launcher((*args, output))
             else:
                 launcher((*[args[i] for i in inputs], output, *[args[i] for i in scalars]))
             if subscribers:
                 emit("launch", kernel=name)
-            return result(output)
+            return output
 
         return one
 
@@ -212,17 +212,16 @@ class Plan:
         """Whether the plan is one kernel over arguments that writes exactly the results."""
         if len(self.steps) != 1 or not isinstance(self.steps[0], KernelStep) or self._consts:
             return False
-        return tuple(slot for slot, _, _ in self.steps[0].outputs) == self._results
+        return self.steps[0].outputs == self._results
 
     def _run_single(self, args: Sequence[Any]) -> list[Any]:
         """Run a plan of one kernel: no table of values is needed."""
         (step,) = self.steps
         assert isinstance(step, KernelStep)
-        empty = self.backend.empty
-        outputs = [empty(shape, dtype) for _, shape, dtype in step.outputs]
+        outputs = [allocate() for allocate in step.allocators]
         step.launcher(
             (*[args[i] for i in step.inputs], *outputs, *[args[i] for i in step.arguments])
         )
         if subscribers:
             emit("launch", kernel=step.source.kernel.name)
-        return [self.backend.result(output) for output in outputs]
+        return outputs

@@ -214,7 +214,7 @@ def test_calls_of_unknown_functions_are_refused() -> None:
 
 
 def test_results_are_arrays_with_block_until_ready() -> None:
-    empty = BACKEND.empty((2, 3), np.dtype(np.float32))
+    empty = BACKEND.allocator((2, 3), np.dtype(np.float32))()
     assert isinstance(empty, Array)
     assert empty.shape == (2, 3)
     assert empty.flags.c_contiguous

@@ -161,7 +161,7 @@ def test_emit_and_compile_need_no_device(monkeypatch: pytest.MonkeyPatch) -> Non
     backend = CudaBackend(cc=(9, 0))
     assert backend.compile(backend.emit(gelu(4096))).resources["cc"] == 90
     with pytest.raises(CudaUnavailableError, match="CuPy is not installed"):
-        backend.empty((3,), np.dtype(np.float32))
+        backend.allocator((3,), np.dtype(np.float32))()
 
 
 def test_missing_gpu_names_cause_and_remedies() -> None:
@@ -195,7 +195,7 @@ def test_copies_to_the_device_are_counted() -> None:
 def test_results_wait_for_the_device() -> None:
     device = RecordingDevice()
     backend = CudaBackend(device)
-    array = backend.empty((2, 3), np.dtype(np.float32))
+    array = backend.allocator((2, 3), np.dtype(np.float32))()
     result = backend.result(array)
     assert isinstance(result, DeviceArray)
     assert result.block_until_ready() is result

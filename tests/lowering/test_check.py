@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.transforms.random_programs import trace
 
 from minijit.graph.index import Affine
 from minijit.lowering.check import KernelError, check_kernel
@@ -16,6 +15,7 @@ from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Role, S
 from minijit.lowering.lower import lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
+from tests.transforms.random_programs import trace
 
 
 def softened(x: Any) -> Any:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.transforms.random_programs import trace
 
 import minijit.numpy as jnp
 from minijit.graph.index import Affine, SplitDimension
 from minijit.lowering.demand import Blocked, Demand, Program, Request, Space, follow
+from tests.transforms.random_programs import trace
 
 I0, I1 = Affine.dim(0, 2), Affine.dim(1, 2)
 

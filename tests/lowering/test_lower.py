@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lowering.interpret import run_program
-from tests.transforms.random_programs import assert_equal, random_program, trace
 
 import minijit.numpy as jnp
 from minijit.lowering import partition, split
@@ -15,6 +13,8 @@ from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Level, Load, Reduce, Store
 from minijit.lowering.lower import Layout, contiguous_strides, lower_group
 from minijit.runtime.pipeline import optimize
+from tests.lowering.interpret import run_program
+from tests.transforms.random_programs import assert_equal, random_program, trace
 
 
 @pytest.mark.parametrize("seed", range(0, 300, 10))

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lowering.interpret import run_program
-from tests.transforms.random_programs import trace
 
 import minijit
 import minijit.numpy as jnp
@@ -18,6 +16,8 @@ from minijit.graph.tree import flatten
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.runtime.pipeline import optimize
+from tests.lowering.interpret import run_program
+from tests.transforms.random_programs import trace
 
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 V = np.linspace(0.5, 1.5, 8, dtype=np.float32)

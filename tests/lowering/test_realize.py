@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.transforms.random_programs import trace
 
 import minijit.numpy as jnp
 from minijit.lowering.demand import Program
 from minijit.lowering.realize import realize
 from minijit.runtime.pipeline import optimize
+from tests.transforms.random_programs import trace
 
 X = np.ones((8, 8), np.float32)
 WIDE = np.ones((4096, 64), np.float32)
@@ -62,6 +62,6 @@ def test_the_array_library_gets_stored_operands() -> None:
 
 
 def test_empty_arrays_are_left_to_the_array_library() -> None:
-    nodes, eager = realized(lambda x: [x * 2, x.sum(0)], np.ones((0, 3), np.float32))
+    nodes, eager = realized(lambda x: [x * 2, jnp.exp(x)], np.ones((0, 3), np.float32))
     assert nodes == []
-    assert eager == ["mul", "reduce_sum"]
+    assert eager == ["mul", "exp"]

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.lowering.interpret import Memory, run_kernel
-from tests.transforms.random_programs import trace
 
 import minijit.numpy as jnp
 from minijit.lowering import split
@@ -16,6 +14,8 @@ from minijit.lowering.demand import Program
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
+from tests.lowering.interpret import Memory, run_kernel
+from tests.transforms.random_programs import trace
 
 
 def halves(function: Any, *args: Any) -> tuple[Any, Lowered, Lowered]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from minijit.backends.base import Binary, Launcher
 from minijit.backends.cpu.compiler import compile_source
 from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import load_object
-from minijit.backends.cpu.memory import empty
+from minijit.backends.cpu.memory import empty, is_small
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
@@ -40,9 +41,9 @@ class CpuBackend:
         """Load an object file; the launcher keeps its code alive."""
         return make_launcher(source, load_object(binary.code))
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """Allocate an uninitialised C-contiguous array."""
-        return empty(shape, dtype)
+    def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
+        """Return a function that allocates an uninitialised C-contiguous array at each call."""
+        return partial(Array if is_small(shape, dtype) else empty, shape, dtype)
 
     def asarray(self, value: Any) -> np.ndarray[Any, Any]:
         """Return ``value`` as a NumPy array that kernels can read.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import numpy as np
 
 from minijit.backends.array import Array
 
-__all__ = ["clear_memory", "empty", "idle_bytes"]
+__all__ = ["clear_memory", "empty", "idle_bytes", "is_small"]
 
 LEAST_BYTES = 1 << 20
 """Smaller arrays are NumPy's own: the C library reuses their memory well."""
@@ -34,18 +35,24 @@ _alive: dict[int, tuple[weakref.ref[Any], _Memory]] = {}
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised C-contiguous array; a large one lies at a cache line's start."""
-    size = dtype.itemsize
-    for extent in shape:
-        size *= extent
-    if size < LEAST_BYTES:
+    if is_small(shape, dtype):
         return Array(shape, dtype)
-    capacity = -(-size // _GRAIN) * _GRAIN
+    capacity = -(-_nbytes(shape, dtype) // _GRAIN) * _GRAIN
     memory = _take(capacity)
     start = memory.ctypes.data
     base = _ctypes_array(capacity).from_address(start + -start % _ALIGNMENT)
     reference = weakref.ref(base, _give_back)
     _alive[id(reference)] = (reference, memory)
     return Array(shape, dtype, buffer=base)
+
+
+def is_small(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Whether ``empty`` leaves an array of this type to NumPy."""
+    return _nbytes(shape, dtype) < LEAST_BYTES
+
+
+def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    return math.prod(shape) * dtype.itemsize
 
 
 @functools.lru_cache(256)

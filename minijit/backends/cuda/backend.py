@@ -114,9 +114,10 @@ class CudaBackend:
 
         return _launcher(source.kernel, run, self.device.pointer, launch.aligned, unaligned)
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """Allocate from the device's memory pool."""
-        return self.device.empty(shape, dtype)
+    def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
+        """Return a function that allocates from the device's memory pool at each call."""
+        empty, result = self.device.empty, self.result
+        return lambda: result(empty(shape, dtype))
 
     def asarray(self, value: Any) -> Any:
         """Return ``value`` on the device; a copy from the host emits ``copy_to_device``."""
