@@ -9,6 +9,7 @@ if not (Path(__file__).parent / "kernels").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
 
 from minijit import debug, extend, lax, numpy
+from minijit.api.abstract import ShapeDtypeStruct
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, clear_caches, disable_jit, jit
 from minijit.api.planned import grad, vmap
@@ -16,7 +17,6 @@ from minijit.api.stages import Compiled, KernelInfo, Lowered
 from minijit.backends.array import Array
 from minijit.backends.registry import default_device, devices
 from minijit.graph import errors
-from minijit.graph.aval import ShapedArray as ShapeDtypeStruct
 from minijit.graph.config import config
 from minijit.graph.errors import (
     ConcretizationTypeError,

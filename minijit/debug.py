@@ -9,6 +9,7 @@ from minijit.api.jit import Jitted, jit
 from minijit.backends.registry import backend_of
 from minijit.graph.events import count, subscribe
 from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.primitive import Kind
 from minijit.graph.tree import flatten
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
@@ -24,7 +25,7 @@ class FusionReport:
     Attributes:
         kernels: For each step, the equations of the values it computes, as text.
         boundaries: For each pair that was not fused, the two lines and the reason.
-        operations: Number of array operations, each a kernel when run eagerly.
+        operations: Number of array operations, views not counted: eager code runs a kernel each.
     """
 
     kernels: tuple[tuple[str, ...], ...]
@@ -69,4 +70,5 @@ def explain_fusion(function: Any, *args: Any, **kwargs: Any) -> FusionReport:
     boundaries = tuple(
         f"{line(r.producer)} | {line(r.consumer)}: {r.reason}" for r in parts.refusals
     )
-    return FusionReport(tuple(steps), boundaries, len(jaxpr.eqns))
+    operations = sum(eqn.primitive.kind is not Kind.VIEW for eqn in jaxpr.eqns)
+    return FusionReport(tuple(steps), boundaries, operations)

@@ -1,7 +1,4 @@
-"""The stages between a function and its runs.
-
-``Lowered`` to look at the program, ``Compiled`` to run it.
-"""
+"""The stages between a function and its runs: ``Lowered`` to look at, ``Compiled`` to run."""
 
 from __future__ import annotations
 

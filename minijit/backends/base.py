@@ -1,7 +1,4 @@
-"""What a target must offer.
-
-Kernels from IR to source to binary without a device, then launches on one.
-"""
+"""What a target must offer: IR to source to binary without a device, then launches on one."""
 
 from __future__ import annotations
 
@@ -40,10 +37,12 @@ class Backend(Protocol):
     """A device and its compiler."""
 
     name: str
-    xp: Any
-    """The array library of eager and library steps: the module ``numpy`` or ``cupy``."""
     few_rows: int
     """A reduction with fewer rows than this does not fill the device: long ones are split."""
+
+    @property
+    def xp(self) -> Any:
+        """The array library of eager and library steps: the module ``numpy`` or ``cupy``."""
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""
@@ -67,10 +66,7 @@ class Backend(Protocol):
         """Whether ``value`` is an array of this device that kernels read in place."""
 
     def result(self, array: Any) -> Any:
-        """Return ``array`` as what users get.
-
-        An instance of the array class with ``block_until_ready``.
-        """
+        """Return ``array`` as users get it: of a class that has ``block_until_ready``."""
 
     def synchronize(self) -> None:
         """Wait until everything launched has finished."""

@@ -44,10 +44,7 @@ def get_backend(name: str) -> Backend:
 
 
 def backend_of(leaves: Sequence[Any]) -> Backend:
-    """Return the backend of a call.
-
-    The configured device, or the one that the arguments live on.
-    """
+    """Return the backend of a call: the configured one, or that of the arguments."""
     name: str = config.device
     if not name:
         on_cuda = any(

@@ -1,7 +1,4 @@
-"""What the tracer knows of a value before it exists.
-
-Shape, dtype, and whether its dtype is weak.
-"""
+"""What the tracer knows of a value before it exists: its shape, its dtype, its weakness."""
 
 from __future__ import annotations
 

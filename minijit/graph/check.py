@@ -1,7 +1,4 @@
-"""The checker.
-
-Every variable defined once and before its use, every result typed as its rule says.
-"""
+"""The checker: every variable defined once and before use, every result typed as its rule says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The settings.
-
-One frozen record, read once from the environment, replaced by ``config.update``.
-"""
+"""The settings: one frozen record, read from the environment, replaced by ``config.update``."""
 
 from __future__ import annotations
 

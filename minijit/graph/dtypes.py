@@ -1,7 +1,4 @@
-"""Which dtypes exist, how they are abbreviated, and how Python scalars promote (NumPy 2.
-
-NEP 50).
-"""
+"""Which dtypes exist, how they are abbreviated, and which one a Python scalar has (NEP 50)."""
 
 from __future__ import annotations
 
@@ -66,8 +63,7 @@ def canonical_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     if not result.isnative:
         raise TypeError(
             f"dtype {result.str!r} has the wrong byte order for this machine; convert the array "
-            f"first: "
-            f"x.astype({result.newbyteorder('=').str!r})"
+            f"first: x.astype({result.newbyteorder('=').str!r})"
         )
     if result.kind == "c":
         advice = "compute with the real and the imaginary part as two float arrays"
@@ -106,10 +102,7 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 
 
 def default_dtype(kind: type) -> np.dtype[Any]:
-    """Return the dtype that minijit's creation functions give ``float``.
-
-    ``int`` or ``bool`` data.
-    """
+    """Return the dtype that creation functions give ``float``, ``int`` or ``bool`` data."""
     if kind is bool:
         return BOOL
     return canonical_dtype(config.default_int if kind is int else config.default_float)

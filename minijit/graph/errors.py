@@ -1,7 +1,4 @@
-"""Every error class of minijit.
-
-Messages say what happened, where in the user's code, and what to write instead.
-"""
+"""Every error class; messages say what happened, where, and what to write instead."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
                 return x
             return -x
 
-    Write ``minijit.numpy.where(x > 0, x, -x)``, ``minijit.lax.cond``, or mark ``x`` static.
+    Write ``minijit.numpy.where(x > 0, x, -x)``, or mark ``x`` static.
     """
 
 

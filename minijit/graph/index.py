@@ -1,7 +1,4 @@
-"""Affine index expressions.
-
-How one axis of an array is addressed from a kernel's iteration space.
-"""
+"""Affine index expressions: how an axis of an array is addressed from an iteration space."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ class NotAffine(Exception):
 
 
 class SplitDimension(Exception):
-    """A view becomes affine once dimension ``dim`` of the space is split as ``(extent/inner.
-
-    Inner)``.
-    """
+    """A view becomes affine once dimension ``dim`` is split as ``(extent / inner, inner)``."""
 
     def __init__(self, dim: int, inner: int) -> None:
         """Remember which dimension is to be split, and the extent of the new inner one."""

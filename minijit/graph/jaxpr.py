@@ -1,7 +1,4 @@
-"""The program as data.
-
-Variables, literals, equations, and the jaxpr that holds them with its constants.
-"""
+"""The program as data: variables, literals, equations, and the jaxpr that holds them."""
 
 from __future__ import annotations
 

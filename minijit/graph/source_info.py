@@ -32,10 +32,7 @@ _UNKNOWN = SourceLine("<unknown>", 0, "<unknown>")
 
 
 def user_line() -> SourceLine:
-    """Return the innermost frame of the call stack that belongs to neither minijit nor a library.
-
-    Return the innermost frame of the call stack that belongs to neither minijit nor a library.
-    """
+    """Return the innermost frame of the stack that is neither minijit's nor a library's."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

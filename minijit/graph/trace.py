@@ -1,7 +1,4 @@
-"""Recording.
-
-The current trace, the one door ``bind``, and ``trace_function`` that makes a jaxpr.
-"""
+"""Recording: the current trace, the one door ``bind``, and what makes a jaxpr of a function."""
 
 from __future__ import annotations
 
@@ -66,8 +63,7 @@ def abstractify(value: Any) -> ShapedArray:
         return ShapedArray(tuple(value.shape), canonical_dtype(value.dtype))
     raise TypeError(
         f"a value of type {type(value).__name__!r} is not an array: pass arrays, scalars and "
-        f"nested "
-        "containers of them, and mark everything else static (static_argnames)"
+        "nested containers of them, and mark everything else static (static_argnames)"
     )
 
 
@@ -147,10 +143,8 @@ def _leak_message(tracer: Tracer) -> str:
     where = f", computed at {eqn.source}," if eqn is not None else ""
     return (
         f"the traced value {tracer.aval}{where} outlived the call of {tracer._trace.name!r} that "
-        f"traced it, "
-        f"and was used at {user_line()}. A list, an attribute or a global kept it: return it "
-        f"from the "
-        "function instead."
+        f"traced it, and was used at {user_line()}. A list, an attribute or a global kept it: "
+        "return it from the function instead."
     )
 
 

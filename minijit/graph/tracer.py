@@ -198,9 +198,8 @@ class Tracer(NDArrayOperatorsMixin):
         raise TracerBoolConversionError(
             self._message(
                 "a concrete bool",
-                "write minijit.numpy.where(condition, a, b) or minijit.lax.cond instead of the "
-                "Python "
-                "branch, or mark the argument static with static_argnames",
+                "write minijit.numpy.where(condition, a, b) instead of the Python branch, or mark "
+                "the argument static with static_argnames",
             )
         )
 
@@ -226,6 +225,18 @@ class Tracer(NDArrayOperatorsMixin):
             )
         )
 
+    def __format__(self, spec: str) -> str:
+        """Return the type for a plain ``f"{x}"``; refuse a format, which needs the value."""
+        if not spec:
+            return repr(self)
+        raise ConcretizationTypeError(
+            self._message(f"a value to format as {spec!r}", "print outside of the jitted function")
+        )
+
+    def __round__(self, decimals: int | None = None) -> Any:
+        """Return the rounded array; Python's ``round(x)`` would have to give an int."""
+        return methods["round"](self, decimals or 0)
+
     def item(self, *args: Any) -> NoReturn:
         """Refuse: the value is not known while tracing."""
         self._concretize("Python number")
@@ -243,8 +254,7 @@ class Tracer(NDArrayOperatorsMixin):
             self._message(
                 f"a concrete {kind}",
                 "keep it an array (math.sqrt(x) -> minijit.numpy.sqrt(x), float(x) -> x), or "
-                "mark the "
-                "argument static with static_argnames",
+                "mark the argument static with static_argnames",
             )
         )
 
@@ -258,8 +268,7 @@ class Tracer(NDArrayOperatorsMixin):
         dtype = f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
         return (
             f"{needed} is needed at {user_line()}, but the value is traced: only its type "
-            f"{dtype} is "
-            f"known. {made}. Instead, {remedy}."
+            f"{dtype} is known. {made}. Instead, {remedy}."
         )
 
 

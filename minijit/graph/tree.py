@@ -1,7 +1,4 @@
-"""Pytrees, by optree.
-
-Nested containers of leaves; None is an empty container, dicts go by sorted key.
-"""
+"""Pytrees, by optree: nested containers of leaves; None is an empty one, dicts go by sorted key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The kernel checker.
-
-Every value computed before it is used, on a level that its operands have, in bounds.
-"""
+"""The kernel checker: values computed before use, on a level their operands have, in bounds."""
 
 from __future__ import annotations
 

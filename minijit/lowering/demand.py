@@ -1,7 +1,4 @@
-"""Which elements of which values a kernel needs.
-
-Indices followed from results back to what is loaded.
-"""
+"""Which elements of which values a kernel needs: indices followed back to what is loaded."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ class Space:
     columns: tuple[Affine, ...] = ()
 
     def split(self, dim: int, inner: int) -> tuple[Space, dict[int, Affine]]:
-        """Split ``dim`` as ``(extent / inner, inner)``.
-
-        Also return the old dimensions in terms of the new.
-        """
+        """Return the space with ``dim`` split, and its old dimensions in terms of the new."""
         extents = (*self.extents[:dim], self.extents[dim] // inner, inner, *self.extents[dim + 1 :])
         replaced = {d: Affine(0, ((d + (d > dim), 1),)) for d in range(len(self.extents))}
         replaced[dim] = Affine(0, ((dim, inner), (dim + 1, 1)))
@@ -207,10 +201,7 @@ def _within(
 
 
 def reduced_index(eqn: JaxprEqn, request: Request, space: Space) -> tuple[Affine, ...]:
-    """Return the index of a reduction's operand.
-
-    Its result's index, and the columns for the rest.
-    """
+    """Return the index of a reduction's operand: the result's, and the columns in between."""
     axes = eqn.params["axes"]
     kept, columns = iter(request.index), iter(space.columns)
     index = []

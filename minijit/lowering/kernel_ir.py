@@ -89,10 +89,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Argument:
-    """One scalar argument of the kernel, passed by value.
-
-    A weak Python scalar or a NumPy scalar.
-    """
+    """One scalar that is passed by value: a Python number or a NumPy scalar."""
 
     name: str
     dtype: np.dtype[Any]
@@ -188,10 +185,7 @@ class Reduce:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
-    """``buffer[index] = value``.
-
-    Once a row when ``index`` and ``value`` use no column, else once a cell.
-    """
+    """``buffer[index] = value``, once for each point of ``level``."""
 
     buffer: int
     index: Affine

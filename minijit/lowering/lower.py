@@ -1,7 +1,4 @@
-"""Lowering.
-
-One group of nodes becomes one kernel in IR, every value at the index where it is needed.
-"""
+"""Lowering: a group of nodes becomes a kernel in IR, every value at the index it is needed at."""
 
 from __future__ import annotations
 

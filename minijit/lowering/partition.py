@@ -344,10 +344,7 @@ def _own_dims(member: Member, node: _Node) -> dict[int, int]:
 
 
 def _fitted(group: Group, node: _Node) -> Group | None:
-    """Return ``group`` with ``node`` as a member over the whole space or over the rows.
-
-    If it fits.
-    """
+    """Return ``group`` with ``node`` over all of its space or over its rows, if it fits."""
     if node.reduced and group.reduced:
         if (node.extents, node.reduced) != (group.extents, group.reduced):
             return None

@@ -1,6 +1,4 @@
-"""Which values a program has to compute once and keep.
-
-And which are cheap enough to compute where used.
+"""Which values are computed once and kept, and which are cheap enough to compute where used.
 
 A *node* is a value that gets a definition of its own: the results, reductions, what the array
 library needs or gives, and costly values that several consumers share. Everything else is inlined
@@ -123,10 +121,7 @@ def _fanouts(
 def _eager_positions(
     program: Program, blocked: frozenset[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Return what the array library runs.
-
-    Its own operations and empty arrays; and views that feed them.
-    """
+    """Return what the array library runs, and the views that only feed it."""
     eqns = program.jaxpr.eqns
     eager = set(blocked)
     views: set[int] = set()

@@ -1,8 +1,4 @@
-"""Splitting.
-
-A long reduction with few rows becomes two kernels, partial results of blocks and their
-combination.
-"""
+"""Splitting: a long reduction with few rows becomes two kernels, parts and their combination."""
 
 from __future__ import annotations
 
@@ -48,10 +44,7 @@ def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
 
 
 class _Splitter:
-    """Both halves number their dimensions alike.
-
-    Rows, then blocks; the first has the block's columns as well.
-    """
+    """Both halves number dimensions alike: rows, blocks, and in the first a block's columns."""
 
     def __init__(self, lowered: Lowered) -> None:
         self.lowered = lowered
@@ -75,10 +68,7 @@ class _Splitter:
                     late.add(statement.out)
 
     def first(self) -> Lowered:
-        """Return the kernel of the partial results.
-
-        It also stores whatever belongs to single cells.
-        """
+        """Return the kernel of the parts; it also stores whatever belongs to single cells."""
         last = len(self.kernel.extents) - 1
         replaced = {d: Affine(0, ((d, 1),)) for d in range(last)}
         replaced[last] = Affine(0, ((last, self.columns), (last + 1, 1)))
@@ -149,10 +139,7 @@ class _Splitter:
         return statements
 
     def _partial_index(self, *, flat: bool) -> Affine:
-        """Return the place of a row's block among the partial results.
-
-        ``flat``: blocks are one dimension.
-        """
+        """Return the place of a row's block among the parts; ``flat``: blocks are one dimension."""
         count = math.prod(self.blocks)
         extents = (*self.kernel.rows, *((count,) if flat else self.blocks))
         terms, step = [], 1

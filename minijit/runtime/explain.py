@@ -26,7 +26,8 @@ def report_miss(
     if not known:
         changes = ["the first call"]
     else:
-        changes = min((differences(signature, old, names) for old in known), key=len)
+        # Of equally near entries the one used last.
+        changes = min((differences(signature, old, names) for old in reversed(known)), key=len)
     emit("miss", function=function, changes=changes)
     if config.explain_cache_misses:
         _log.warning("%s is traced anew: %s", function, "; ".join(changes))

@@ -1,7 +1,4 @@
-"""The cache of one function.
-
-Traced programs by signature, plans by layout, least recently used first out.
-"""
+"""The cache of one function: programs by signature, plans by layout, the least recently used go."""
 
 from __future__ import annotations
 

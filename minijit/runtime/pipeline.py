@@ -79,8 +79,7 @@ def layout_of(value: Any) -> Layout:
     if any(stride % size for stride in value.strides):
         raise TypeError(
             f"an array with strides {tuple(value.strides)} of a {size}-byte dtype cannot be read "
-            f"in place; "
-            "make a copy first: numpy.ascontiguousarray(x)"
+            "in place; make a copy first: numpy.ascontiguousarray(x)"
         )
     pairs = zip(value.shape, value.strides, strict=True)
     return Layout(tuple(stride // size if extent != 1 else 0 for extent, stride in pairs))
@@ -103,10 +102,7 @@ def _step(name: str, run: Callable[[], _T]) -> _T:
 def _lower(
     program: Program, parts: Partition, layouts: Mapping[Var, Layout]
 ) -> list[list[Lowered]]:
-    """Return the kernels of each step.
-
-    One, two for a split reduction, none for the array library.
-    """
+    """Return each step's kernels: one, two for a split reduction, none for the array library."""
     stem = re.sub(r"\W", "_", program.jaxpr.name).strip("_") or "function"
     count = sum(isinstance(step, Group) for step in parts.steps)
     kernels: list[list[Lowered]] = []
@@ -215,10 +211,7 @@ def _kernel_step(
 
 
 def _released(steps: list[KernelStep | EagerStep], kept: set[Slot]) -> list[KernelStep | EagerStep]:
-    """Note at each step which values it is the last to use.
-
-    So that their memory can serve again.
-    """
+    """Note at each step which values nothing needs after it, so that their memory serves again."""
     released: list[KernelStep | EagerStep] = []
     seen = set(kept)
     for step in reversed(steps):

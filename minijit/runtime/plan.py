@@ -173,8 +173,7 @@ class Plan:
                 if array.dtype.kind == "f" and bool((array != array).any()):
                     raise FloatingPointError(
                         f"result {position} of {self._name!r} holds NaN (debug_nans is on; run "
-                        f"it under "
-                        "minijit.disable_jit() to find the operation)"
+                        "it under minijit.disable_jit() to find the operation)"
                     )
             return results
 

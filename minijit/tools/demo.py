@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m minijit demo", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args(argv)
+    if options.device not in minijit.devices():
+        print(f"no {options.device} device here: see python -m minijit doctor", file=sys.stderr)
+        return 1
     started = time.perf_counter()
     eager, ours = systems(options.device)[0], systems(options.device)[-1]
     x = ours.put(find(_TIMED[0]).make_inputs()[0])

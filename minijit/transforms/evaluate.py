@@ -1,7 +1,4 @@
-"""Running a jaxpr equation by equation with the array library.
-
-The reference for everything compiled.
-"""
+"""Running a jaxpr equation by equation with the array library: the reference for kernels."""
 
 from __future__ import annotations
 
