@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 # In a source tree the folder `kernels` stands beside the package; installed, it is inside.
 if not (Path(__file__).parent / "kernels").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
 
-from minijit import debug, extend, lax, numpy
+from minijit import extend, lax, numpy
 from minijit.api.abstract import ShapeDtypeStruct
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, clear_caches, disable_jit, jit
@@ -28,6 +30,9 @@ from minijit.graph.errors import (
 )
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.tracer import Tracer
+
+if TYPE_CHECKING:
+    from minijit import debug as debug
 
 __version__ = "0.1.0"
 
@@ -63,3 +68,10 @@ __all__ = [
     "numpy",
     "vmap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # What looks inside needs the whole compiler, which is not imported before it is used.
+    if name != "debug":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("minijit.debug")

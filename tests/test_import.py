@@ -81,6 +81,10 @@ def test_device_code_stays_out(probe: dict[str, Any]) -> None:
     assert not [m for m in probe["modules"] if m.startswith("minijit.kernels.")]
 
 
+def test_the_compiler_stays_out(probe: dict[str, Any]) -> None:
+    assert not [m for m in probe["modules"] if m.startswith("minijit.lowering.")]
+
+
 def test_no_thread_starts(probe: dict[str, Any]) -> None:
     assert probe["threads"] == [0, 0]
 

@@ -156,7 +156,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def _as_tuple(value: Any, kind: type, option: str) -> tuple[Any, ...]:
     if value is None:
         return ()
-    items = (value,) if isinstance(value, (kind, str)) else tuple(value)
+    items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     for item in items:
         if not isinstance(item, kind) or isinstance(item, bool):
             raise TypeError(f"{option} takes {kind.__name__} values, not {item!r}")

@@ -9,10 +9,11 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
+from minijit import runtime
 from minijit.api.arguments import Arguments, Binder
 from minijit.api.stages import Lowered
 from minijit.backends.array import ARRAY_PLACES
@@ -25,13 +26,14 @@ from minijit.graph.primitive import Kind, Primitive, register
 from minijit.graph.trace import Traced, bind, current_trace, refuse_leaks, trace_function
 from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten, unflatten
-from minijit.lowering.lower import Layout
 from minijit.runtime.explain import report_compile, report_miss
 from minijit.runtime.memory_cache import Entry, FunctionCache, Program
-from minijit.runtime.pipeline import clear_kernels, compile_plan, layout_of
 from minijit.runtime.plan import Plan
 from minijit.runtime.signature import Signature, abstract_leaf, differences
 from minijit.transforms.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from minijit.lowering.lower import Layout
 
 __all__ = ["Jitted", "clear_caches", "disable_jit", "jit"]
 
@@ -79,7 +81,8 @@ class Jitted(Generic[P, R]):
         self._cache = _shared_cache(function, self._binder)
         self._hits, self._tick = self._cache.hits, self._cache.tick
         self._simple = not self._binder.has_statics
-        functools.update_wrapper(self, function)
+        # Names and documentation only: attributes of a callable could hide those of this object.
+        functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the compiled program of this call's signature, compiling it first if it is new."""
@@ -211,7 +214,7 @@ class Jitted(Generic[P, R]):
 
         def build() -> Plan:
             with report_compile(self._binder.name, signature):
-                return compile_plan(entry.program.jaxpr, layouts, backend)
+                return runtime.pipeline.compile_plan(entry.program.jaxpr, layouts, backend)
 
         return self._cache.plan(signature, entry, (layouts, backend.name), build)
 
@@ -282,7 +285,7 @@ def _finish(plan: Plan, out_tree: TreeDef, leaves: Sequence[Any]) -> Any:
 
 
 def _layouts(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[Layout, ...]:
-    return tuple(map(layout_of, _concrete(leaves, avals)))
+    return tuple(map(runtime.pipeline.layout_of, _concrete(leaves, avals)))
 
 
 def _concrete(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> Iterator[Any]:
@@ -394,4 +397,4 @@ def clear_caches() -> None:
         caches = list(_all_caches)
     for cache in caches:
         cache.clear()
-    clear_kernels()
+    runtime.pipeline.clear_kernels()

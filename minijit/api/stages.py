@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from minijit import runtime
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.primitive import Kind
-from minijit.lowering.kernel_ir import Role
-from minijit.lowering.source import KernelSource
 from minijit.runtime.memory_cache import Program
-from minijit.runtime.pipeline import optimize
 from minijit.runtime.plan import Plan
+
+if TYPE_CHECKING:
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["Compiled", "KernelInfo", "Lowered"]
 
@@ -54,11 +55,9 @@ class KernelInfo:
 def describe(source: KernelSource) -> KernelInfo:
     """Return what users are shown of a kernel."""
     kernel = source.kernel
-    inputs = [f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.buffers if b.role is Role.INPUT]
+    inputs = [f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.inputs]
     inputs += [f"{a.dtype.name} {a.name}" for a in kernel.arguments]
-    outputs = [
-        f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.buffers if b.role is Role.OUTPUT
-    ]
+    outputs = [f"{b.dtype.name}[{b.size}] {b.name}" for b in kernel.outputs]
     return KernelInfo(
         kernel.name, source.text, tuple(inputs), tuple(outputs), source.schedule, str(kernel)
     )
@@ -85,7 +84,7 @@ class Lowered:
 
     def as_text(self) -> str:
         """Return the simplified program, as it is partitioned into kernels."""
-        return str(optimize(self._program.jaxpr))
+        return str(runtime.pipeline.optimize(self._program.jaxpr))
 
     def compile(self) -> Compiled:
         """Compile, or take the program from the cache; ordinary calls will find it there."""
@@ -127,7 +126,7 @@ class Compiled:
 
     def cost_analysis(self) -> dict[str, float]:
         """Return ``flops`` and ``bytes accessed`` of one call, counted from program and kernels."""
-        optimized = optimize(self._program.jaxpr)
+        optimized = runtime.pipeline.optimize(self._program.jaxpr)
         flops = 0
         for eqn in optimized.eqns:
             counted = eqn.invars[0] if eqn.primitive.kind is Kind.REDUCTION else eqn.outvars[0]

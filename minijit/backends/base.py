@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from minijit.lowering.kernel_ir import Kernel
-from minijit.lowering.source import KernelSource
+if TYPE_CHECKING:
+    from minijit.lowering.kernel_ir import Kernel
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["Backend", "Binary", "Launcher"]
 

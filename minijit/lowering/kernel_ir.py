@@ -225,6 +225,16 @@ class Kernel:
         """Extents of all dimensions, rows then columns."""
         return self.rows + self.cols
 
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """The buffers that are read."""
+        return tuple(buffer for buffer in self.buffers if buffer.role is Role.INPUT)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The buffers that are written."""
+        return tuple(buffer for buffer in self.buffers if buffer.role is Role.OUTPUT)
+
     def __str__(self) -> str:
         """Return the form shown in the module docstring."""
         head = f"kernel {self.name} rows={self.rows} cols={self.cols}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijit.backends.base import Backend, Launcher
 from minijit.graph.events import emit, subscribers
 from minijit.graph.primitive import Primitive
 from minijit.graph.tree import TreeDef, unflatten
-from minijit.lowering.source import KernelSource
+
+if TYPE_CHECKING:
+    from minijit.backends.base import Backend, Launcher
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["EagerStep", "KernelStep", "Plan", "Slot"]
 

@@ -6,8 +6,6 @@ All figures of a run are taken in that run, in turn; ratios between runs mean no
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import math
 import platform
 import statistics
@@ -19,9 +17,10 @@ from pathlib import Path
 from minijit.tools.comparison import Row, measure, small_call
 from minijit.tools.doctor import all_ok, cuda_findings, report
 from minijit.tools.machine import available_threads, find_driver
+from minijit.tools.results import Results, as_json, as_markdown, versions
 from minijit.tools.systems import systems
-from minijit.tools.timing import device_copy_bandwidth, host_copy_bandwidth
-from minijit.tools.workloads import WORKLOADS
+from minijit.tools.timing import device_cache, device_copy_bandwidth, host_copy_bandwidth
+from minijit.tools.workloads import ROW_SWEEP, WORKLOADS
 
 _IMPORT_PROBE = """
 import time, numpy
@@ -52,40 +51,51 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m minijit bench", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="also write everything to this file")
+    parser.add_argument("--out", type=Path, help="write bench.json and bench.md into this folder")
     parser.add_argument("--only", default="", help="workloads whose name contains this")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each workload and system")
     options = parser.parse_args(argv)
-    if options.device == "cuda" and not _cuda_is_ready():
+    on_gpu = options.device == "cuda"
+    if on_gpu and not _cuda_is_ready():
         return 1
     compared = systems(options.device)
     names = [system.name for system in compared]
-    versions = {system.name: system.version for system in compared}
-    bandwidth = device_copy_bandwidth() if options.device == "cuda" else host_copy_bandwidth()
-    print(f"{_pairs(versions, '{}')}  python {platform.python_version()}")
-    print(f"{available_threads()} CPU threads, copy ceiling {bandwidth / 1e9:.1f} GB/s")
+    found = {system.name: system.version for system in compared}
+    bandwidth = device_copy_bandwidth() if on_gpu else host_copy_bandwidth()
+    machine = _card() if on_gpu else f"{available_threads()} CPU threads"
+    print(f"{_pairs(found, '{}')}  python {platform.python_version()}")
+    print(f"{machine}, copy ceiling {bandwidth / 1e9:.1f} GB/s")
     print(f"import minijit, after NumPy: {import_milliseconds():.0f} ms")
     # The first compile of a process imports Numba: that is no property of a workload.
     small_call(compared, 0.0)
     print(_heading(names))
     rows = []
-    for workload in WORKLOADS:
+    for workload in (*WORKLOADS, *ROW_SWEEP) if on_gpu else WORKLOADS:
         if options.only in workload.name:
-            rows.append(measure(workload, compared, options.seconds))
+            cache = device_cache() if on_gpu else 0
+            rows.append(measure(workload, compared, options.seconds, cache))
             print(_line(rows[-1], names, bandwidth), flush=True)
     microseconds = small_call(compared, options.seconds)
     print("\n".join(_summary(rows, names)))
     print(f"cached call, two arrays of 8: {_pairs(microseconds, '{:.2f} us')}")
+    results = Results(
+        {**versions(), **found}, options.device, machine, bandwidth, microseconds, tuple(rows)
+    )
     if options.json:
-        data = {
-            "versions": versions,
-            "device": options.device,
-            "cpu_threads": available_threads(),
-            "copy_bytes_per_second": bandwidth,
-            "small_call_microseconds": microseconds,
-            "rows": [dataclasses.asdict(row) for row in rows],
-        }
-        options.json.write_text(json.dumps(data, indent=1) + "\n")
-    return 1 if any("minijit" in row.failed for row in rows) else 0
+        options.json.write_text(as_json(results))
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "bench.json").write_text(as_json(results))
+        (options.out / "bench.md").write_text(as_markdown(results, names))
+    return 1 if not rows or any("minijit" in row.failed for row in rows) else 0
+
+
+def _card() -> str:
+    driver = find_driver()
+    if isinstance(driver, str) or not driver.gpus:
+        return "no GPU"
+    gpu = driver.gpus[0]
+    return f"{gpu.name}, compute capability {'{}.{}'.format(*gpu.compute_capability)}"
 
 
 def _cuda_is_ready() -> bool:
@@ -109,9 +119,9 @@ def _line(row: Row, names: Sequence[str], bandwidth: float) -> str:
             line += f"{'-':>14s}{'-':>10s}"
     ratios = {name: row.ratio(name) for name in names if name != "minijit"}
     line += "   " + _pairs({k: v for k, v in ratios.items() if v is not None}, "{:.2f}x")
-    if "minijit" in row.milliseconds and row.kind != "small":
-        ceiling = row.bytes / bandwidth * 1e3 / row.milliseconds["minijit"]
-        line += f"  {ceiling:.0%}"
+    share = row.share_of(bandwidth)
+    if share is not None:
+        line += f"  {share:.0%}"
     return line + "".join(f"\n    {name}: {why}" for name, why in row.failed.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijit.tools.systems import System
-from minijit.tools.timing import first_call, interleaved_medians, repeated
+from minijit.tools.timing import Clock, copies_beyond, first_call, interleaved_medians, repeated
 from minijit.tools.workloads import Workload, as_tuple, largest_error
 
 
@@ -41,20 +42,33 @@ class Row:
             return None
         return self.milliseconds[other] / self.milliseconds["minijit"]
 
+    def share_of(self, bandwidth: float) -> float | None:
+        """How much of a copy's bytes a second minijit reaches; `None` for calls that are small."""
+        if "minijit" not in self.milliseconds or self.kind == "small":
+            return None
+        return self.bytes / bandwidth * 1e3 / self.milliseconds["minijit"]
 
-def measure(workload: Workload, compared: Sequence[System], seconds: float) -> Row:
-    """Check every system against float64 NumPy, then time those that are right, in turn."""
+
+def measure(workload: Workload, compared: Sequence[System], seconds: float, cache: int = 0) -> Row:
+    """Check every system against float64 NumPy, then time those that are right, in turn.
+
+    Args:
+        workload: What to run.
+        compared: The systems.
+        seconds: Time to spend on each.
+        cache: Bytes of a cache that must not hold the inputs from one call to the next.
+    """
     inputs = workload.make_inputs()
+    copies = copies_beyond(cache, sum(x.nbytes for x in inputs))
     reference = workload.reference(inputs)
     calls: dict[str, Callable[..., Any]] = {}
     first: dict[str, float] = {}
     error: dict[str, float] = {}
     failed: dict[str, str] = {}
     for system in compared:
-        arguments = [system.put(x) for x in inputs]
-        function = system.prepare(workload.function)
-        call = repeated(function, arguments, system.wait)
         try:
+            sets = [[system.put(x) for x in inputs] for _ in range(copies)]
+            call = repeated(system.prepare(workload.function), sets[0], system.wait, *sets[1:])
             result, taken = first_call(call)
             outputs = [system.get(output) for output in as_tuple(result)]
             error[system.name] = largest_error(outputs, reference)
@@ -67,21 +81,31 @@ def measure(workload: Workload, compared: Sequence[System], seconds: float) -> R
             continue
         first[system.name] = taken * 1e3
         calls[system.name] = call
-    medians = interleaved_medians(calls, seconds)
+    medians = interleaved_medians(calls, seconds, _clocks(compared))
     size = sum(x.nbytes for x in inputs) + sum(4 * out.size for out in reference)
     milliseconds = {name: median * 1e3 for name, median in medians.items()}
     return Row(workload.name, workload.kind, size, milliseconds, first, error, failed)
 
 
 def small_call(compared: Sequence[System], seconds: float) -> dict[str, float]:
-    """Return the microseconds of one cached call on two arrays of eight numbers, by system."""
-    calls = {}
+    """Return the microseconds of one cached call on two arrays of eight numbers, by system.
+
+    The host's clock times them all: on a GPU it is the launch that costs. A system that raises is
+    left out.
+    """
+    calls: dict[str, Callable[..., Any]] = {}
     for system in compared:
         arguments = [system.put(np.arange(8, dtype=np.float32)) for _ in range(2)]
-        calls[system.name] = repeated(system.prepare(_two_arrays), arguments, system.wait)
-        calls[system.name](1)
+        call = repeated(system.prepare(_two_arrays), arguments, system.wait)
+        with contextlib.suppress(Exception):
+            call()
+            calls[system.name] = call
     medians = interleaved_medians(calls, seconds)
     return {name: median * 1e6 for name, median in medians.items()}
+
+
+def _clocks(compared: Sequence[System]) -> dict[str, Clock]:
+    return {system.name: system.clock for system in compared}
 
 
 def _two_arrays(xp: Any, a: Any, b: Any) -> Any:

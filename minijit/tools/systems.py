@@ -1,7 +1,8 @@
-"""What bench compares: eager NumPy or CuPy, JAX where it is installed, and minijit."""
+"""What bench compares: eager NumPy or CuPy, other compilers where they are installed, minijit."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 import minijit
+from minijit.tools.timing import Clock, device_clock, host_clock
 
 Device = Literal["cpu", "cuda"]
 
@@ -28,6 +30,7 @@ class System:
         put: Moves a NumPy array to where the system computes.
         wait: Returns when a result is complete.
         get: Brings one output back as a NumPy array.
+        clock: Times it; events of CuPy's stream see only what is launched on that stream.
     """
 
     name: str
@@ -36,6 +39,7 @@ class System:
     put: Callable[[Any], Any]
     wait: Callable[[Any], Any]
     get: Callable[[Any], Any]
+    clock: Clock = host_clock
 
 
 def systems(device: Device) -> tuple[System, ...]:
@@ -45,14 +49,13 @@ def systems(device: Device) -> tuple[System, ...]:
         ImportError: `device` is `cuda` and CuPy is not installed.
     """
     jax = _jax(device)
+    others = (jax,) if jax else ()
     if device == "cpu":
-        eager = _numpy()
-        ours = _minijit(np, np.asarray, np.asarray)
-    else:
-        cupy = importlib.import_module("cupy")
-        eager = _cupy(cupy)
-        ours = _minijit(cupy, cupy.asarray, cupy.asnumpy)
-    return (eager, *((jax,) if jax else ()), ours)
+        return (_numpy(), *others, _minijit(np, np.asarray, np.asarray, host_clock))
+    cupy = importlib.import_module("cupy")
+    torch = _torch()
+    others = (_cupy_fuse(cupy), *others, *((torch,) if torch else ()))
+    return (_cupy(cupy), *others, _minijit(cupy, cupy.asarray, cupy.asnumpy, device_clock))
 
 
 def _bound(namespace: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,14 +77,52 @@ def _cupy(cupy: Any) -> System:
         return result
 
     prepare = functools.partial(_bound, cupy)
-    return System("cupy", cupy.__version__, prepare, cupy.asarray, wait, cupy.asnumpy)
+    put, get = cupy.asarray, cupy.asnumpy
+    return System("cupy", cupy.__version__, prepare, put, wait, get, device_clock)
 
 
-def _minijit(namespace: Any, put: Callable[..., Any], get: Callable[..., Any]) -> System:
+def _cupy_fuse(cupy: Any) -> System:
+    """CuPy's own fusion; it refuses much of what is not elementwise, which is then reported."""
+    return dataclasses.replace(
+        _cupy(cupy),
+        name="cupy.fuse",
+        prepare=lambda function: cupy.fuse(_bound(cupy, function)),
+    )
+
+
+def _minijit(
+    namespace: Any, put: Callable[..., Any], get: Callable[..., Any], clock: Clock
+) -> System:
     def prepare(function: Callable[..., Any]) -> Any:
         return minijit.jit(_bound(namespace, function))
 
-    return System("minijit", minijit.__version__, prepare, put, minijit.block_until_ready, get)
+    wait = minijit.block_until_ready
+    return System("minijit", minijit.__version__, prepare, put, wait, get, clock)
+
+
+def _torch() -> System | None:
+    """PyTorch's compiler, which takes NumPy code as it is; only where it has a GPU."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        return None
+
+    def prepare(function: Callable[..., Any]) -> Any:
+        return torch.compile(torch.compiler.wrap_numpy(_bound(np, function)), dynamic=False)
+
+    def wait(result: Any) -> Any:
+        torch.cuda.synchronize()
+        return result
+
+    def put(array: Any) -> Any:
+        return torch.from_numpy(array).cuda()
+
+    def get(tensor: Any) -> Any:
+        return tensor.cpu().numpy()
+
+    # PyTorch's default stream is the one that CuPy starts with.
+    return System("torch", torch.__version__, prepare, put, wait, get, device_clock)
 
 
 def _jax(device: Device) -> System | None:
@@ -90,6 +131,8 @@ def _jax(device: Device) -> System | None:
         return None
     if device == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # The others need memory as well.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = importlib.import_module("jax")
     if (jax.default_backend() == "cpu") != (device == "cpu"):
         return None

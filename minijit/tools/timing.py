@@ -1,20 +1,30 @@
-"""Measures calls side by side: interleaved repeats, medians, and what a bare copy can reach."""
+"""Measures calls side by side: interleaved repeats, medians, and what a bare copy can reach.
+
+A clock runs a call and returns its seconds: the host's, or a GPU's by events on CuPy's stream.
+"""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minijit.tools.machine import available_threads
 
+Clock = Callable[[Callable[[], Any]], float]
+
 _SHORTEST_SAMPLE = 2e-3
 _MOST_CALLS = 5000
+# Inputs that are read again this much later come from memory, and no longer from the cache.
+_CACHES = 4
+_MOST_COPIES = 64
 
 
 def first_call(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -24,30 +34,65 @@ def first_call(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - started
 
 
+def host_clock(call: Callable[[], Any]) -> float:
+    """Return the seconds a call took, by the host's clock."""
+    return first_call(call)[1]
+
+
+def device_clock(call: Callable[[], Any]) -> float:
+    """Return the seconds between two events around a call, recorded on CuPy's current stream."""
+    cupy = importlib.import_module("cupy")
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3
+
+
+def device_cache() -> int:
+    """Return the bytes of the last cache of CuPy's current device."""
+    device = importlib.import_module("cupy").cuda.Device()
+    return int(device.attributes["L2CacheSize"])
+
+
+def copies_beyond(cache: int, size: int) -> int:
+    """Return how many copies of ``size`` bytes are several times as large as a cache."""
+    return max(1, min(_MOST_COPIES, -(-_CACHES * cache // max(size, 1))))
+
+
 def repeated(
-    function: Callable[..., Any], arguments: Sequence[Any], wait: Callable[[Any], Any]
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    wait: Callable[[Any], Any],
+    *more: Sequence[Any],
 ) -> Callable[..., Any]:
     """Return a function that makes the call n times (once unless told) and waits for the last.
 
-    Launches may be asynchronous: waiting after each would time the waiting.
+    Launches may be asynchronous: waiting after each would time the waiting. With ``more`` sets of
+    arguments the calls take turns through them, so that a cache does not hold what they read.
     """
+    turns = itertools.cycle((arguments, *more))
 
     def call(times: int = 1) -> Any:
         for _ in range(times - 1):
-            function(*arguments)
-        return wait(function(*arguments))
+            function(*next(turns))
+        return wait(function(*next(turns)))
 
     return call
 
 
 def interleaved_medians(
-    calls: Mapping[str, Callable[[int], Any]], seconds: float
+    calls: Mapping[str, Callable[[int], Any]],
+    seconds: float,
+    clocks: Mapping[str, Clock] | None = None,
 ) -> dict[str, float]:
     """Time several calls in turn, so that a slow moment of the machine meets all of them alike.
 
     Args:
         calls: For each name a function that makes the call n times and waits for the results.
         seconds: Time to spend on each; at least five samples are taken whatever that costs.
+        clocks: The clock of each name that does not go by the host's.
 
     Returns:
         For each name the median seconds of one call.
@@ -58,9 +103,8 @@ def interleaved_medians(
     pending = list(calls)
     while pending:
         for name in pending:
-            started = time.perf_counter()
-            calls[name](inner[name])
-            taken = time.perf_counter() - started
+            clock = (clocks or {}).get(name, host_clock)
+            taken = clock(partial(calls[name], inner[name]))
             samples[name].append(taken / inner[name])
             spent[name] += taken
         pending = [name for name in pending if spent[name] < seconds or len(samples[name]) < 5]
@@ -69,7 +113,7 @@ def interleaved_medians(
 
 def _calls_in_a_sample(call: Callable[[int], Any]) -> int:
     """A clock read costs as much as a small call: a sample of those holds many."""
-    _, once = first_call(lambda: call(1))
+    once = host_clock(lambda: call(1))
     return max(1, min(_MOST_CALLS, int(_SHORTEST_SAMPLE / max(once, 1e-7))))
 
 
@@ -94,12 +138,5 @@ def device_copy_bandwidth(megabytes: int = 1024) -> float:
     cupy = importlib.import_module("cupy")
     source = cupy.ones(megabytes << 18, dtype=np.float32)
     target = cupy.empty_like(source)
-    best = float("inf")
-    for _ in range(9):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        cupy.copyto(target, source)
-        end.record()
-        end.synchronize()
-        best = min(best, cupy.cuda.get_elapsed_time(start, end) * 1e-3)
+    best = min(device_clock(lambda: cupy.copyto(target, source)) for _ in range(9))
     return float(2 * source.nbytes / best)

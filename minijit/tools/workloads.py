@@ -186,6 +186,22 @@ WORKLOADS = (
     Workload("softmax 4x8", "small", softmax, _normal((4, 8))),
 )
 
+_SWEEP_SIZE = 1 << 24
+_SWEEP: tuple[tuple[str, Callable[..., Any], int], ...] = (
+    ("softmax", softmax, 0), ("layernorm", layernorm, 2), ("rmsnorm", rmsnorm, 1),
+)  # fmt: skip
+ROW_SWEEP = tuple(
+    Workload(
+        f"{name} {_SWEEP_SIZE // n}x{n}",
+        "row",
+        function,
+        _normal((_SWEEP_SIZE // n, n), *[(n,)] * vectors),
+    )
+    for name, function, vectors in _SWEEP
+    for n in (128, 512, 2048, 8192, 65536)
+)
+"""Rows of every length over an array that is too large for a cache."""
+
 
 def find(name: str) -> Workload:
     """Return the workload of that name; `KeyError` names the ones there are."""

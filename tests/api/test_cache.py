@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import Device
 
 import minijit
 from minijit.graph.config import config
+from tests.conftest import Device
 
 Counts = Counter[str]
 F8 = np.arange(8, dtype=np.float32)
@@ -70,7 +70,7 @@ def test_types_of_scalars_are_in_the_key(device: Device, counts: Counts) -> None
             want = x + s
             assert got.dtype == want.dtype
             np.testing.assert_array_equal(got, want)
-    assert counts["trace"] == 7
+    assert counts["trace"] == 6  # a bool has one type, whoever made it
 
 
 def test_array_scalar_and_length_one_are_three_things(device: Device) -> None:

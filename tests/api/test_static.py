@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import Device
 
 import minijit
 import minijit.numpy as jnp
+from tests.conftest import Device
 
 X = np.arange(4, dtype=np.float32)
 

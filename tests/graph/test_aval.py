@@ -98,12 +98,13 @@ def test_canonical_dtype() -> None:
     assert canonical_dtype(bool) == np.bool_
     with pytest.raises(TypeError, match="'nonsense' is not a dtype"):
         canonical_dtype("nonsense")
-    with pytest.raises(TypeError, match="longdouble|float128"):
+    with pytest.raises(TypeError, match=r"longdouble|float128"):
         canonical_dtype(np.longdouble)
 
 
 def test_kinds() -> None:
-    assert [short_name(np.dtype(d)) for d in ("u1", "f2", "?", "i8")] == ["u8", "f16", "bool", "i64"]
+    short = [short_name(np.dtype(dtype)) for dtype in ("u1", "f2", "?", "i8")]
+    assert short == ["u8", "f16", "bool", "i64"]
     assert is_floating(F32)
     assert is_integer(np.dtype("u4"))
     assert not is_integer(np.dtype(bool))

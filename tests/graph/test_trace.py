@@ -13,8 +13,8 @@ import minijit.numpy as jnp
 from minijit.graph.aval import ShapedArray
 from minijit.graph.check import check_jaxpr
 from minijit.graph.errors import UnexpectedTracerError
-from minijit.graph.trace import Traced, bind, current_trace, trace_function
 from minijit.graph.primitive import find_primitive
+from minijit.graph.trace import Traced, bind, current_trace, trace_function
 
 AVAL = ShapedArray((3,), np.dtype(np.float32))
 X = np.arange(3, dtype=np.float32)

@@ -117,7 +117,7 @@ def test_every_class_is_what_python_expects() -> None:
     for name in errors.__all__:
         kind = getattr(errors, name)
         assert issubclass(kind, TypeError)
-        assert kind.__doc__ and len(inspect.cleandoc(kind.__doc__)) > 60
+        assert len(inspect.cleandoc(kind.__doc__ or "")) > 60
         assert getattr(minijit, name) is kind
 
 

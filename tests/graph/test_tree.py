@@ -64,7 +64,13 @@ def test_the_order_of_a_dict_is_no_part_of_its_structure_but_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [((1,), [1]), ({"a": 1}, {"b": 1}), ((1, None), (1, 1)), ((1,), (1, None)), (Pair(1, 2), (1, 2))],
+    [
+        ((1,), [1]),
+        ({"a": 1}, {"b": 1}),
+        ((1, None), (1, 1)),
+        ((1,), (1, None)),
+        (Pair(1, 2), (1, 2)),
+    ],
 )
 def test_structures_that_differ(one: Any, other: Any) -> None:
     assert flatten(one)[1] != flatten(other)[1]

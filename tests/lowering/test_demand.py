@@ -76,7 +76,8 @@ def test_parts_that_cannot_hold_are_not_asked_for() -> None:
 def test_parts_are_read_under_conditions_also_the_last() -> None:
     _, demand = demand_of(lambda x, y: jnp.concatenate([x, y]), X, X)
     assert sorted(loaded(demand)) == [("x0", ("i0", "i1"), 1), ("x1", ("i0 - 4", "i1"), 1)]
-    for request, rows in zip(sorted(demand.loaded, key=lambda r: r.var.name), ((0, 4), (4, 8))):
+    by_name = sorted(demand.loaded, key=lambda request: request.var.name)
+    for request, rows in zip(by_name, ((0, 4), (4, 8)), strict=True):
         ((expression, low, high),) = request.conditions
         assert (low - expression.offset, high - expression.offset) == rows
 

@@ -105,7 +105,7 @@ class _Writer:
         return list(kinds)[choice]()
 
     def unary(self) -> Step:
-        i, x = self.pick()
+        i, _ = self.pick()
         scalar = int(self.rng.integers(1, 5))
         choices: list[Step] = [
             lambda v: np.abs(v[i]),
@@ -114,7 +114,7 @@ class _Writer:
             lambda v: np.where(v[i] > scalar, v[i], scalar),
             lambda v: v[i] + np.arange(v[i].shape[-1]) if v[i].shape else v[i] + scalar,
             lambda v: v[i].astype(np.float32),
-            lambda v: (v[i] != scalar),
+            lambda v: v[i] != scalar,
         ]
         return choices[self.rng.integers(len(choices))]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.transforms.random_programs import Function, assert_equal, random_program, trace
 
 import minijit
 from minijit.graph.check import check_jaxpr
@@ -20,6 +19,7 @@ from minijit.transforms.evaluate import evaluate
 from minijit.transforms.fold import fold_constants
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
+from tests.transforms.random_programs import Function, assert_equal, random_program, trace
 
 PASSES: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
     share_common_subexpressions,
@@ -45,16 +45,22 @@ def test_passes_keep_every_value(seed: int) -> None:
                 assert changed.out_avals == jaxpr.out_avals
 
 
+def calling(inner: Function) -> Function:
+    def outer(*xs: Any) -> list[Any]:
+        return [*inner(*xs), *inner(*xs), *minijit.jit(lambda *ys: inner(*ys))(*xs)]
+
+    return outer
+
+
+def repeating(function: Function) -> Function:
+    return lambda *xs: [*function(*xs), *xs, *function(*xs)]
+
+
 @pytest.mark.parametrize("seed", range(3000, 3050, 10))
 def test_calls_of_calls_are_inlined(seed: int) -> None:
     for number in range(seed, seed + 10):
         function, args = random_program(number, 6)
-        inner = minijit.jit(function)
-
-        def outer(*xs: Any, inner: Function = inner) -> list[Any]:
-            once = inner(*xs)
-            return [*once, *inner(*xs), *minijit.jit(lambda *ys: inner(*ys))(*xs)]
-
+        outer = calling(minijit.jit(function))
         with np.errstate(all="ignore"):
             jaxpr = trace(outer, args)
             flat = inline_calls(jaxpr)
@@ -67,7 +73,7 @@ def test_calls_of_calls_are_inlined(seed: int) -> None:
 def test_optimized_results_are_all_defined_and_no_two_the_same() -> None:
     for seed in range(4000, 4050):
         function, args = random_program(seed, 8)
-        jaxpr = optimize(trace(lambda *xs: [*function(*xs), *xs, *function(*xs)], args))
+        jaxpr = optimize(trace(repeating(function), args))
         defined = {var for eqn in jaxpr.eqns for var in eqn.outvars}
         assert set(jaxpr.outvars) <= defined
         assert len(set(jaxpr.outvars)) == len(jaxpr.outvars)

@@ -1,0 +1,84 @@
+"""Every kernel of every example compiles for CUDA as it should; nothing here needs a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+
+from minijit.lowering.kernel_ir import Kernel
+from tests.cuda_checks import ARCHITECTURES, check, compiled, digest, recorded
+from tests.documents import ROOT
+
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("[!_]*.py"))
+SIZES = {"quick": ("--quick",), "full": ()}
+# Five float64 functions in a row are too long a body to be unrolled for two neighbours: a thread
+# takes one element, and a warp still moves whole lines.
+TOO_LONG_FOR_VECTORS = {"black_scholes"}
+
+
+def kernels_of(example: str, *options: str) -> list[Kernel]:
+    """Run an example on the CPU, cut into kernels as for CUDA, and return these."""
+    folder = ROOT / "examples"
+    path = str(folder / f"{example}.py")
+    with (
+        mock.patch.object(sys, "argv", [path, *options]),
+        mock.patch.object(sys, "path", [str(folder), *sys.path]),
+        # Timings are not wanted, and take most of the time.
+        mock.patch("minijit.tools.timing.interleaved_medians", _no_timing),
+        contextlib.redirect_stdout(io.StringIO()),
+        recorded() as kernels,
+    ):
+        sys.modules.pop("_report", None)
+        runpy.run_path(path, run_name="__main__")
+        sys.modules.pop("_report", None)
+    return list(kernels.values())
+
+
+def _no_timing(calls: dict[str, object], seconds: float) -> dict[str, float]:
+    return dict.fromkeys(calls, 0.0)
+
+
+def digests(examples: tuple[str, ...]) -> list[str]:
+    """Digests of all cubins of examples, for every architecture."""
+    kernels = [kernel for name in examples for kernel in kernels_of(name, "--quick")]
+    return [digest(compiled(kernel, cc).binary) for kernel in kernels for cc in ARCHITECTURES]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_kernels_of_example(example: str, size: str) -> None:
+    kernels = kernels_of(example, *SIZES[size])
+    assert kernels
+    for kernel in kernels:
+        for cc in ARCHITECTURES:
+            check(kernel, cc, vectors=example not in TOO_LONG_FOR_VECTORS)
+
+
+def test_cubins_are_the_same_bytes_in_two_processes() -> None:
+    examples = ("black_scholes", "gelu", "layernorm", "pitfalls_static_arguments", "softmax")
+    program = (
+        "import json\nfrom tests.test_examples_cuda import digests\n"
+        f"print(json.dumps(digests({examples!r})))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    first, second = map(json.loads, outputs)
+    assert len(first) >= 2 * len(examples)
+    assert first == second

@@ -1,0 +1,280 @@
+"""Compiled values against NumPy's: primitives, dtypes, layouts, any number of threads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijit
+import minijit.numpy as jnp
+from minijit.graph.config import config
+from minijit.graph.primitive import Primitive
+from minijit.graph.trace import bind
+from tests.conftest import Device
+from tests.ops.samples import (
+    DTYPES,
+    assert_agrees,
+    assert_same,
+    elementwise_primitives,
+    result_dtype,
+    samples,
+    signatures,
+)
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def all_signatures(device: Device, primitive: Primitive) -> None:
+    """Compute all dtypes of a primitive in one program; equal lengths make them one kernel."""
+    chosen = signatures(primitive)
+    operands = [samples(primitive, signature, count=40) for signature in chosen]
+    length = max(len(columns[0]) for columns in operands)
+    operands = [[np.resize(column, length) for column in columns] for columns in operands]
+
+    def apply(groups: list[list[Any]]) -> list[Any]:
+        return [bind(primitive, *columns) for columns in groups]
+
+    got = device.get(minijit.jit(apply)([list(map(device.put, c)) for c in operands]))
+    for signature, columns, result in zip(chosen, operands, got, strict=True):
+        want = np.asarray(primitive.eager(np, *columns))
+        assert want.dtype == result_dtype(primitive, signature)
+        assert_agrees(primitive, result, want, columns)
+
+
+@pytest.mark.parametrize("primitive", elementwise_primitives(), ids=str)
+def test_every_elementwise_primitive(device: Device, primitive: Primitive) -> None:
+    all_signatures(device, primitive)
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_casts(device: Device, source: np.dtype[Any]) -> None:
+    values = RNG.integers(0, 100, 40).astype(source)
+    if source.kind in "iuf":
+        values = np.concatenate([values, np.array([0, 1, 2, 99.0, 127, 100], source)])
+    if source.kind == "f":
+        values = np.concatenate([values, -values, values + source.type(0.5)])
+    got = minijit.jit(lambda x: [x.astype(dtype) for dtype in DTYPES])(device.put(values))
+    for dtype, result in zip(DTYPES, device.get(got), strict=True):
+        unsigned = source.kind == "f" and dtype.kind == "u"
+        x, result = (values[values >= 0], result[values >= 0]) if unsigned else (values, result)
+        assert_same(result, x.astype(dtype), [x])
+
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    name: (lambda x, axis, keepdims, name=name: getattr(x, name)(axis=axis, keepdims=keepdims))
+    for name in ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean")
+}
+AXES = (None, 0, 1, -1, (0, 1), (0, 2), (0, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -> None:
+    x = RNG.integers(0, 3, (4, 6, 5)).astype(dtype)
+    x[2, 3, 1] = 1
+
+    def apply(x: Any) -> dict[str, Any]:
+        results = {}
+        for name, reduce in REDUCTIONS.items():
+            if name == "mean" and dtype.kind != "f":
+                continue
+            for axis in AXES:
+                if name.startswith("arg") and isinstance(axis, tuple):
+                    continue
+                for keepdims in (False, True):
+                    results[f"{name} {axis} {keepdims}"] = reduce(x, axis, keepdims)
+        return results
+
+    got, want = device.get(minijit.jit(apply)(device.put(x))), apply(x)
+    for name, result in want.items():
+        assert (got[name].dtype, got[name].shape) == (result.dtype, np.shape(result)), name
+        # Sums of small integers are exact in every dtype; products and quotients are rounded.
+        exact = dtype.kind != "f" or name.split()[0] not in ("prod", "mean")
+        tolerance = 0 if exact else 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(got[name], result, rtol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_reductions_of_special_values(device: Device, dtype: str) -> None:
+    rows = np.array(
+        [
+            [1, 2, np.nan, 3],
+            [np.inf, 1, 2, 3],
+            [-np.inf, np.inf, 1, 2],
+            [np.nan, np.nan, np.inf, 1],
+            [-np.inf, -np.inf, -1, -2],
+            [-0.0, -0.0, -0.0, -0.0],
+        ],
+        dtype,
+    )
+
+    def apply(x: Any) -> list[Any]:
+        every = (x.sum(1), x.max(1), x.min(1), x.argmax(1), x.argmin(1), x.prod(1), x.any(1))
+        return [*every, x.max(), x.min(), x.argmax(), x.sum(0), x.max(0), x.argmin(0)]
+
+    for got, want in zip(
+        device.get(minijit.jit(apply)(device.put(rows))), apply(rows), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
+def test_empty_arrays(device: Device, shape: tuple[int, ...]) -> None:
+    x = np.ones(shape, np.float32)
+
+    def apply(x: Any) -> list[Any]:
+        return [x * 2 + 1, x.sum(), x.prod(), x.sum(0), x.sum(-1), x.any(), x.all(), x.sum() + 1]
+
+    for got, want in zip(device.get(minijit.jit(apply)(device.put(x))), apply(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    for name in ("max", "min", "argmax", "argmin"):
+        with pytest.raises(ValueError, match=r"zero-size|empty|identity"):
+            minijit.jit(lambda x, name=name: getattr(x, name)())(device.put(x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(300_000,), (3, 100_000), (20_000, 3), (64, 4097)])
+def test_sums_are_no_less_accurate_than_pairwise(
+    device: Device, dtype: str, shape: tuple[int, ...]
+) -> None:
+    scale = 1.0 if dtype == "float32" else 0.05
+    x = (np.random.default_rng(7).uniform(0.1, 1, shape) * scale).astype(dtype)
+    got = device.get(minijit.jit(lambda x: (x.sum(), x.sum(-1), x.sum(0)))(device.put(x)))
+    for result, axis in zip(got, (None, -1, 0), strict=True):
+        exact = x.astype(np.float64).sum(axis)
+        eps = float(np.finfo(dtype).eps)
+        error = np.abs(result.astype(np.float64) - exact) / exact
+        eager = np.abs(x.sum(axis).astype(np.float64) - exact) / exact
+        assert np.max(error) <= max(2 * np.max(eager), 2 * eps)
+
+
+def mixed(x: Any, y: Any) -> list[Any]:
+    e = jnp.exp(-x * y)
+    return [e, e.sum(-1), e.sum(0), e.sum(), (x * y).max(0), x.argmin(), (e / e.sum(-1)[:, None])]
+
+
+@pytest.mark.parametrize("shape", [(700, 500), (3, 200_000), (100_000, 3)])
+def test_results_do_not_depend_on_the_number_of_threads(
+    device: Device, shape: tuple[int, ...]
+) -> None:
+    x, y = (device.put(RNG.standard_normal(shape).astype(np.float32)) for _ in range(2))
+    f = minijit.jit(mixed)
+    results = []
+    for threads in (1, 2, 3, 1):
+        with config.override(num_threads=threads):
+            results.append([r.copy() for r in device.get(f(x, y))])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+CHAINS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "multiply-add": lambda a, b, c: a * b + c,
+    "add-multiply-subtract": lambda a, b, c: (a + b) * c - a,
+    "two-products": lambda a, b, c: a * b - b * c,
+    "association": lambda a, b, c: (a + b) + (c + a) + b,
+    "division": lambda a, b, c: a / b / c + a / 3.0,
+    "negation": lambda a, b, c: -(a - b) * c + (0.0 - a),
+    "zero": lambda a, b, c: (a - a) * c + b * 0.0 + (a + 0.0) * -1.0,
+    "roots": lambda a, b, c: np.sqrt(np.abs(a)) / (np.sqrt(np.abs(b)) + c),
+    "horner": lambda a, b, c: ((a * 0.1 + 0.3) * a + 0.7) * a + 1.1,
+    "powers": lambda a, b, c: a**2 + b**2 - c**3,
+    "where": lambda a, b, c: np.where(a > b, a * c, b + c) * 1.5,
+    "integers": lambda a, b, c: np.floor(a * 8) % 7 // 2 + np.rint(b * 3) - np.sign(c),
+    "casts": lambda a, b, c: (a * 100).astype(np.int32) * 3 + b.astype(np.float64) * c,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_arithmetic_is_bit_for_bit_that_of_single_operations(device: Device, dtype: str) -> None:
+    """No contraction to fused multiply-add, no reassociation, no reciprocals, no lost signs."""
+    special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-7, 6e-8, -3e4, 65000.0]
+    corners = np.array(np.meshgrid(special, special, special)).reshape(3, -1)
+    a, b, c = np.concatenate([RNG.standard_normal((3, 4000)) * 3, corners], 1).astype(dtype)
+    chains = dict(CHAINS)
+    finite = np.isfinite(a)
+
+    def apply(a: Any, b: Any, c: Any) -> dict[str, Any]:
+        return {name: chain(a, b, c) for name, chain in chains.items()}
+
+    got = device.get(minijit.jit(apply)(*map(device.put, (a, b, c))))
+    for name, want in apply(a, b, c).items():
+        where = finite if name == "casts" else slice(None)  # infinity has no integer
+        if name == "powers":
+            continue  # NumPy's own pow is within an ulp; squares are compared below
+        assert_same(got[name][where], want[where], [a[where], b[where], c[where]])
+    squares = device.get(minijit.jit(lambda a: a**2)(device.put(a)))
+    assert_same(squares, a**2, [a])
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "contiguous": lambda a: a[0].copy(),
+    "fortran": lambda a: np.asfortranarray(a[0]),
+    "transposed": lambda a: a[0].reshape(9, 6).T,
+    "negative": lambda a: a[1][::-1, ::-1],
+    "last-axis-strided": lambda a: np.moveaxis(a, 0, -1)[..., 1],
+    "stepped": lambda a: np.repeat(np.repeat(a[2], 2, 0), 3, 1)[::2, ::-3],
+    "offset": lambda a: np.pad(a[0], 3)[3:-3, 3:-3],
+    "broadcast-rows": lambda a: np.broadcast_to(a[0, 0], (6, 9)),
+    "broadcast-columns": lambda a: np.broadcast_to(a[0, :, :1], (6, 9)),
+    "broadcast-all": lambda a: np.broadcast_to(a[0, 0, 0], (6, 9)),
+}
+
+
+def everything(x: Any, y: Any) -> list[Any]:
+    rows = [x * 2 + y, x.T @ y, x.sum(0), (x + y).sum(1), x.max(), (x - y).argmax(1)]
+    return [*rows, x.T + y.T, x[1:] - y[:-1], x.reshape(3, 18) * 2, np.concatenate([x, y], 1)]
+
+
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_layouts(device: Device, first: str) -> None:
+    """Operands of two layouts each, all through one traced program."""
+    base = np.arange(3 * 6 * 9, dtype=np.float32).reshape(3, 6, 9) % 23
+    f = minijit.jit(everything)
+    x = LAYOUTS[first](base)
+    for second in ("contiguous", "negative"):
+        y = LAYOUTS[second](base)
+        got = device.get(f(device.put(x), device.put(y)))
+        for a, b in zip(got, everything(x, y), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert f._cache_size() == 1
+
+
+SHAPES = [
+    ((3, 1), (1, 4)),
+    ((1,), (5,)),
+    ((2, 1, 3), (4, 1)),
+    ((), (2, 3)),
+    ((1, 1), (3,)),
+    ((3, 1), (3, 0)),
+    ((4, 1, 2, 1), (3, 1, 5)),
+]
+
+
+def test_broadcasting(device: Device) -> None:
+    f = minijit.jit(lambda x, y: (x + y, y - x, x * y + x))
+    for a, b in SHAPES:
+        x = np.arange(np.prod(a, dtype=int), dtype=np.float32).reshape(a) + 1
+        y = np.arange(np.prod(b, dtype=int), dtype=np.float32).reshape(b) * 2
+        got = device.get(f(device.put(x), device.put(y)))
+        for result, want in zip(got, (x + y, y - x, x * y + x), strict=True):
+            np.testing.assert_array_equal(result, want)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 255, 257, 1025, 4096, 65_537, 300_003])
+def test_lengths_around_the_sizes_of_blocks(device: Device, n: int) -> None:
+    x = (np.arange(n) % 97).astype(np.int32)
+    f = minijit.jit(lambda v: (v * 2 - 1, v.sum(), v.max(), v.argmax(), v[-1], v[::-1]))
+    want = (x * 2 - 1, x.sum(), x.max(), x.argmax(), x[-1], x[::-1])
+    for got, expected in zip(device.get(f(device.put(x))), want, strict=True):
+        np.testing.assert_array_equal(got, expected)

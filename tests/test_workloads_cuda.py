@@ -1,0 +1,27 @@
+"""Every kernel of every benchmark compiles for CUDA as it should; nothing here needs a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minijit
+from minijit.lowering.kernel_ir import Kernel
+from minijit.tools.workloads import WORKLOADS, Workload
+from tests.cuda_checks import ARCHITECTURES, check, recorded
+
+
+def kernels_of(workload: Workload) -> list[Kernel]:
+    inputs = workload.make_inputs()
+    with recorded() as kernels:
+        minijit.jit(lambda *arrays: workload.function(np, *arrays)).lower(*inputs).compile()
+    return list(kernels.values())
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_kernels_of_workload(workload: Workload) -> None:
+    kernels = kernels_of(workload)
+    assert kernels
+    for kernel in kernels:
+        for cc in ARCHITECTURES:
+            check(kernel, cc)
