@@ -4,9 +4,11 @@
 #   make test PY=/path/to/python   use this interpreter as it is, install nothing
 #   make test ARGS="-k softmax"    extra arguments for the command that the target runs
 #   make gpu CUDA=12               the CUDA major version of the driver (13 unless told)
+#   make gpu OUT=folder            where its benchmark writes bench.json and bench.md
 
 PYTHON ?= python3
 CUDA ?= 13
+OUT ?= build/gpu
 ARGS ?=
 
 ifeq ($(origin PY), undefined)
@@ -46,11 +48,17 @@ gpu: $(call stamp,test) ## on a machine with an NVIDIA GPU: its tests and benchm
 	$(PY) -m minijit doctor --device driver
 	$(MAKE) --no-print-directory gpu-run
 
+# With another Python or CuPy than ours a warning is no fault (-W default). The sanitizer runs where
+# it is installed; without CuPy's pool every buffer has bounds of its own.
 .PHONY: gpu-run
 gpu-run: $(call stamp,cuda$(CUDA))
 	$(PY) -m minijit doctor --device cuda
-	$(PY) -m pytest -m gpu $(ARGS)
-	$(PY) -m minijit bench --device cuda
+	$(PY) -m pytest -m gpu -W default $(ARGS)
+	@if command -v compute-sanitizer > /dev/null; then set -ex; \
+		MINIJIT_TEST_POOL=off compute-sanitizer --error-exitcode 9 $(PY) -m pytest -m gpu -W default \
+		-q tests/gpu/test_gpu.py -k program; \
+	else echo "compute-sanitizer is not installed: skipped"; fi
+	$(PY) -m minijit bench --device cuda --seconds 0.1 --out $(OUT)
 
 clean: ## remove .venv and everything that was built
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

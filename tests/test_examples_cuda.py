@@ -24,26 +24,32 @@ SIZES = {"quick": ("--quick",), "full": ()}
 TOO_LONG_FOR_VECTORS = {"black_scholes"}
 
 
-def kernels_of(example: str, *options: str) -> list[Kernel]:
-    """Run an example on the CPU, cut into kernels as for CUDA, and return these."""
+def run_example(example: str, *options: str) -> str:
+    """Run an example in this process, without its timings, and return what it prints."""
     folder = ROOT / "examples"
     path = str(folder / f"{example}.py")
     with (
         mock.patch.object(sys, "argv", [path, *options]),
         mock.patch.object(sys, "path", [str(folder), *sys.path]),
-        # Timings are not wanted, and take most of the time.
         mock.patch("minijit.tools.timing.interleaved_medians", _no_timing),
-        contextlib.redirect_stdout(io.StringIO()),
-        recorded() as kernels,
+        contextlib.redirect_stdout(io.StringIO()) as printed,
     ):
-        sys.modules.pop("_report", None)
-        runpy.run_path(path, run_name="__main__")
-        sys.modules.pop("_report", None)
-    return list(kernels.values())
+        try:
+            runpy.run_path(path, run_name="__main__")
+        finally:
+            sys.modules.pop("_report", None)  # it has imported the function without timings
+    return printed.getvalue()
 
 
 def _no_timing(calls: dict[str, object], seconds: float) -> dict[str, float]:
     return dict.fromkeys(calls, 0.0)
+
+
+def kernels_of(example: str, *options: str) -> list[Kernel]:
+    """Run an example on the CPU, cut into kernels as for CUDA, and return these."""
+    with recorded() as kernels:
+        run_example(example, *options)
+    return list(kernels.values())
 
 
 def digests(examples: tuple[str, ...]) -> list[str]:

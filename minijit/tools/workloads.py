@@ -205,7 +205,7 @@ ROW_SWEEP = tuple(
 
 def find(name: str) -> Workload:
     """Return the workload of that name; `KeyError` names the ones there are."""
-    for workload in WORKLOADS:
+    for workload in (*WORKLOADS, *ROW_SWEEP):
         if workload.name == name:
             return workload
     raise KeyError(f"no workload {name!r}; there are {', '.join(w.name for w in WORKLOADS)}")
