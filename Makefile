@@ -43,22 +43,33 @@ format: $(call stamp,dev) ## apply the formatter and the lint fixes that are saf
 bench: $(call stamp,base) ## compare with eager NumPy (and JAX, where it is installed) in one run
 	$(PY) -m minijit bench $(ARGS)
 
+# Says what a Python of one's own lacks; the doctor itself cannot be imported without these.
+missing = import importlib.util as u, sys; \
+	names = [n for n in "numpy numba networkx optree platformdirs pytest".split() if not u.find_spec(n)]; \
+	sys.exit("%s lacks %s: install them, or name a folder that has them in PYTHONPATH" \
+	% (sys.executable, ", ".join(names)) if names else 0)
+
 # The doctor comes first: without a GPU this ends here, before gigabytes of wheels are fetched.
 gpu: $(call stamp,test) ## on a machine with an NVIDIA GPU: its tests and benchmark
+	@$(PY) -c '$(missing)'
 	$(PY) -m minijit doctor --device driver
 	$(MAKE) --no-print-directory gpu-run
 
 # With another Python or CuPy than ours a warning is no fault (-W default). The sanitizer runs where
-# it is installed; without CuPy's pool every buffer has bounds of its own.
+# it is installed, last since it is slow; without CuPy's pool every buffer has bounds of its own.
+# A toolkit in its usual place is found without a variable of its own.
 .PHONY: gpu-run
+ifneq ($(wildcard /usr/local/cuda),)
+gpu-run: export CUDA_HOME ?= /usr/local/cuda
+endif
 gpu-run: $(call stamp,cuda$(CUDA))
 	$(PY) -m minijit doctor --device cuda
 	$(PY) -m pytest -m gpu -W default $(ARGS)
+	$(PY) -m minijit bench --device cuda --seconds 0.1 --out $(OUT)
 	@if command -v compute-sanitizer > /dev/null; then set -ex; \
 		MINIJIT_TEST_POOL=off compute-sanitizer --error-exitcode 9 $(PY) -m pytest -m gpu -W default \
 		-q tests/gpu/test_gpu.py -k program; \
 	else echo "compute-sanitizer is not installed: skipped"; fi
-	$(PY) -m minijit bench --device cuda --seconds 0.1 --out $(OUT)
 
 clean: ## remove .venv and everything that was built
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -13,12 +13,10 @@ from unittest import mock
 
 import pytest
 
-from minijit.lowering.kernel_ir import Kernel
 from tests.cuda_checks import ARCHITECTURES, check, compiled, digest, recorded
 from tests.documents import ROOT
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("[!_]*.py"))
-SIZES = {"quick": ("--quick",), "full": ()}
 # Five float64 functions in a row are too long a body to be unrolled for two neighbours: a thread
 # takes one element, and a warp still moves whole lines.
 TOO_LONG_FOR_VECTORS = {"black_scholes"}
@@ -45,25 +43,23 @@ def _no_timing(calls: dict[str, object], seconds: float) -> dict[str, float]:
     return dict.fromkeys(calls, 0.0)
 
 
-def kernels_of(example: str, *options: str) -> list[Kernel]:
-    """Run an example on the CPU, cut into kernels as for CUDA, and return these."""
-    with recorded() as kernels:
-        run_example(example, *options)
-    return list(kernels.values())
-
-
 def digests(examples: tuple[str, ...]) -> list[str]:
     """Digests of all cubins of examples, for every architecture."""
-    kernels = [kernel for name in examples for kernel in kernels_of(name, "--quick")]
-    return [digest(compiled(kernel, cc).binary) for kernel in kernels for cc in ARCHITECTURES]
+    with recorded() as kernels:
+        for example in examples:
+            run_example(example, "--quick")
+    return [
+        digest(compiled(kernel, cc).binary) for kernel in kernels.values() for cc in ARCHITECTURES
+    ]
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_kernels_of_example(example: str, size: str) -> None:
-    kernels = kernels_of(example, *SIZES[size])
+def test_kernels_of_example(example: str) -> None:
+    with recorded() as kernels:
+        run_example(example)
+        run_example(example, "--quick")
     assert kernels
-    for kernel in kernels:
+    for kernel in kernels.values():
         for cc in ARCHITECTURES:
             check(kernel, cc, vectors=example not in TOO_LONG_FOR_VECTORS)
 

@@ -7,7 +7,7 @@ import pytest
 
 import minijit
 from minijit.lowering.kernel_ir import Kernel
-from minijit.tools.workloads import WORKLOADS, Workload
+from minijit.tools.workloads import ROW_SWEEP, WORKLOADS, Workload
 from tests.cuda_checks import ARCHITECTURES, check, recorded
 
 
@@ -18,7 +18,7 @@ def kernels_of(workload: Workload) -> list[Kernel]:
     return list(kernels.values())
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("workload", [*WORKLOADS, *ROW_SWEEP], ids=lambda workload: workload.name)
 def test_kernels_of_workload(workload: Workload) -> None:
     kernels = kernels_of(workload)
     assert kernels

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -117,7 +118,8 @@ def _lower(
     return kernels
 
 
-_launchers: dict[tuple[str, str, str], Launcher] = {}
+# Kernels live as long as a plan uses them: what the caches drop is gone.
+_launchers: weakref.WeakValueDictionary[tuple[str, str, str], Any] = weakref.WeakValueDictionary()
 _launchers_lock = threading.Lock()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import platform
 import sys
@@ -76,7 +77,7 @@ def cuda_findings(driver: Driver | str) -> tuple[Finding, ...]:
     return (
         driver_finding(driver),
         _package("cupy", _cupy_distribution(major), remedy),
-        _package("numba-cuda", "numba-cuda", remedy),
+        _numba_cuda(remedy),
         _package("cuda-core", "cuda-core", remedy),
         _library("NVVM", "nvvm", remedy),
         _library("nvJitLink", "nvJitLink", remedy),
@@ -129,6 +130,21 @@ def _package(name: str, distribution: str, remedy: str) -> Finding:
         return Finding(name, "ok", f"{metadata.version(distribution)} ({distribution})")
     except metadata.PackageNotFoundError:
         return Finding(name, "missing", "not installed", remedy)
+
+
+def _numba_cuda(remedy: str) -> Finding:
+    """Its wheel replaces `numba.cuda` by a .pth file, which only a real site-packages runs."""
+    found = _package("numba-cuda", "numba-cuda", remedy)
+    if found.status != "ok":
+        return found
+    try:
+        spec = importlib.util.find_spec("numba.cuda")
+    except ImportError as error:
+        return Finding("numba-cuda", "broken", _first_line(error), remedy)
+    if spec is None or "numba_cuda" not in (spec.origin or ""):
+        detail = f"{found.detail}, but numba.cuda is Numba's own: its .pth file was not read"
+        return Finding("numba-cuda", "broken", detail, f"{remedy}, not by PYTHONPATH")
+    return found
 
 
 def _cupy_distribution(major: int) -> str:

@@ -116,7 +116,7 @@ def _torch() -> System | None:
         return result
 
     def put(array: Any) -> Any:
-        return torch.from_numpy(array).cuda()
+        return torch.from_numpy(np.asarray(array)).cuda()
 
     def get(tensor: Any) -> Any:
         return tensor.cpu().numpy()

@@ -5,6 +5,7 @@ A clock runs a call and returns its seconds: the host's, or a GPU's by events on
 
 from __future__ import annotations
 
+import collections
 import importlib
 import itertools
 import statistics
@@ -70,14 +71,18 @@ def repeated(
     """Return a function that makes the call n times (once unless told) and waits for the last.
 
     Launches may be asynchronous: waiting after each would time the waiting. With ``more`` sets of
-    arguments the calls take turns through them, so that a cache does not hold what they read.
+    arguments the calls take turns through them, and as many results are kept, so that a cache holds
+    neither what they read nor the memory that they write.
     """
     turns = itertools.cycle((arguments, *more))
+    kept: collections.deque[Any] = collections.deque(maxlen=len(more))
 
     def call(times: int = 1) -> Any:
         for _ in range(times - 1):
-            function(*next(turns))
-        return wait(function(*next(turns)))
+            kept.append(function(*next(turns)))
+        result = function(*next(turns))
+        kept.append(result)
+        return wait(result)
 
     return call
 

@@ -1,7 +1,7 @@
 """A CUDA device made of Python: the backend's own launch code, with kernels run thread by thread.
 
-Compiling, packing of arguments and the choice of the kernel for unaligned buffers are the backend's;
-only what CuPy does is replaced. Memory is NumPy's.
+Compiling, packing of arguments and the choice of the kernel for unaligned buffers are the
+backend's; only what CuPy does is replaced. Memory is NumPy's.
 """
 
 from __future__ import annotations

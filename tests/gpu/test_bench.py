@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import types
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import minijit
-from minijit.tools import bench, timing
+from minijit.tools import bench, doctor, timing
 from minijit.tools.workloads import find
 from tests.gpu.stand_in import stand_in, stand_in_cupy
 
@@ -43,12 +46,26 @@ def test_benchmark_runs_to_its_end(
     assert "- softmax 4x8, cupy.fuse: NotImplementedError: no fusion here" in page
 
 
-def test_inputs_take_turns() -> None:
+def test_inputs_take_turns_and_results_are_kept() -> None:
     seen: list[int] = []
-    call = timing.repeated(seen.append, [1], lambda result: result, [2], [3])
-    call(4)
-    call()
+    made: list[weakref.ref[Any]] = []
+
+    class Result:
+        pass
+
+    def function(number: int) -> Result:
+        seen.append(number)
+        result = Result()
+        made.append(weakref.ref(result))
+        return result
+
+    rotated = timing.repeated(function, [1], id, [2], [3])
+    rotated(4)
+    rotated()
     assert seen == [1, 2, 3, 1, 2]
+    assert [ref() is not None for ref in made] == [False, False, False, True, True]
+    timing.repeated(function, [1], id)(2)
+    assert [ref() for ref in made[5:]] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -64,3 +81,14 @@ def test_without_a_driver_nothing_is_measured(
     monkeypatch.setattr(bench, "find_driver", lambda: "no NVIDIA driver")
     assert bench.main(["--device", "cuda"]) == 1
     assert "no benchmark, CUDA is not ready" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("origin", "status"), [("numba_cuda", "ok"), ("numba", "broken")])
+def test_doctor_sees_which_numba_cuda_is_imported(
+    monkeypatch: pytest.MonkeyPatch, origin: str, status: str
+) -> None:
+    spec = types.SimpleNamespace(origin=f"site-packages/{origin}/cuda/__init__.py")
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: spec)
+    found = {finding.name: finding for finding in doctor.cuda_findings("no NVIDIA driver")}
+    assert found["numba-cuda"].status == status
+    assert ("PYTHONPATH" in found["numba-cuda"].remedy) == (status == "broken")
