@@ -62,7 +62,12 @@ class Device:
         return unflatten(treedef, [x.get() if hasattr(x, "get") else np.asarray(x) for x in leaves])
 
 
-@pytest.fixture(params=devices())
+_DEVICES = [
+    pytest.param(name, marks=pytest.mark.gpu) if name == "cuda" else name for name in devices()
+]
+
+
+@pytest.fixture(params=_DEVICES)
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Each device in turn, as the one on which everything runs."""
     with default_device(request.param):

@@ -108,11 +108,3 @@ def test_missing_package_is_named_with_its_remedy(name: str, package: str) -> No
     assert "this example needs scikit-" in error
     assert 'pip install "minijit[examples]"' in error
     assert "Traceback" not in error
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_comparison_with_eager_cupy(name: str) -> None:
-    found = _COMPARISON.findall(output(name, "--quick", "--device", "cuda"))
-    for (difference, *_), (most, _, _) in zip(found, COMPARISONS[name], strict=True):
-        assert float(difference) <= 10 * most

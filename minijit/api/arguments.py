@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from minijit.backends.registry import adopt
 from minijit.graph.tree import TreeDef, flatten, leaf_paths, unflatten
 from minijit.runtime.signature import static_key
 
@@ -113,7 +114,7 @@ class Binder:
                 (values if name in self.static_names else dynamic)[name] = value
         statics = tuple((name, static_key(name, value)) for name, value in sorted(values.items()))
         leaves, treedef = flatten(tuple(dynamic.values()))
-        return Arguments(leaves, tuple(dynamic), treedef, statics, values)
+        return Arguments(list(map(adopt, leaves)), tuple(dynamic), treedef, statics, values)
 
     def call(
         self, function: Callable[..., Any], arguments: Arguments, leaves: Sequence[Any]

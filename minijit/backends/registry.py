@@ -13,7 +13,7 @@ import numpy as np
 from minijit.backends.base import Backend
 from minijit.graph.config import config
 
-__all__ = ["backend_of", "default_device", "devices", "get_backend"]
+__all__ = ["adopt", "backend_of", "default_device", "devices", "get_backend"]
 
 _FACTORIES = {
     "cpu": ("minijit.backends.cpu.backend", "CpuBackend"),
@@ -21,6 +21,7 @@ _FACTORIES = {
 }
 _backends: dict[str, Backend] = {}
 _lock = threading.Lock()
+_DLPACK_HOST = 1  # kDLCPU of the DLPack standard
 
 
 def get_backend(name: str) -> Backend:
@@ -54,6 +55,22 @@ def backend_of(leaves: Sequence[Any]) -> Backend:
         )
         name = "cuda" if on_cuda else "cpu"
     return get_backend(name)
+
+
+def adopt(value: Any) -> Any:
+    """Return another library's array as one of NumPy's or CuPy's in the same memory.
+
+    Such arrays offer DLPack or ``__cuda_array_interface__``; everything else comes back as it is.
+    """
+    kind = type(value)
+    if isinstance(value, (np.ndarray, np.generic)) or kind.__module__.startswith("cupy"):
+        return value
+    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        on_host = value.__dlpack_device__()[0] == _DLPACK_HOST
+        return np.from_dlpack(value) if on_host else get_backend("cuda").asarray(value)
+    if hasattr(kind, "__cuda_array_interface__"):
+        return get_backend("cuda").asarray(value)
+    return value
 
 
 def devices() -> tuple[str, ...]:

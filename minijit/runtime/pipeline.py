@@ -126,7 +126,7 @@ _launchers_lock = threading.Lock()
 def _launcher(backend: Backend, source: KernelSource) -> Launcher:
     """Return the loaded kernel of ``source``; equal sources are compiled once a process."""
     key = (backend.name, source.text, repr(source.launch))
-    launcher = _launchers.get(key)
+    launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
         binary = _step("compile", lambda: backend.compile(source))
         launcher = _step("load", lambda: backend.load(source, binary))
