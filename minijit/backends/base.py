@@ -40,6 +40,8 @@ class Backend(Protocol):
     name: str
     few_rows: int
     """A reduction with fewer rows than this does not fill the device: long ones are split."""
+    most_buffers: int
+    """How many arrays one kernel may read and write."""
 
     @property
     def xp(self) -> Any:

@@ -47,7 +47,7 @@ class Space:
 
 
 class Blocked(Exception):
-    """The view equation ``eqn`` is not affine where it is needed: its operand has to be stored."""
+    """No kernel can hold the equation ``eqn``: the array library has to run it."""
 
     def __init__(self, eqn: JaxprEqn) -> None:
         """Remember the equation."""

@@ -20,7 +20,6 @@ from minijit.lowering.realize import Realized, realize
 
 __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
 
-_MOST_BUFFERS = 256  # a kernel's arguments have to fit into the 4 KiB that CUDA gives them
 _LONG = 1 << 15  # columns from which a reduction with few rows is split over the machine
 
 
@@ -79,17 +78,19 @@ class Partition:
     refusals: tuple[Refusal, ...]
 
 
-def partition(program: Program, few_rows: int) -> Partition:
+def partition(program: Program, few_rows: int, most_buffers: int = 256) -> Partition:
     """Group the nodes of ``program`` into kernels.
 
     Args:
         program: Its outputs are all defined by equations.
         few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
+        most_buffers: How many arrays one kernel may read and write.
     """
     blocked: frozenset[int] = frozenset()
     while True:
         try:
-            return _Partitioner(program, realize(program, blocked), few_rows).run()
+            realized = realize(program, blocked, most_buffers - 1)
+            return _Partitioner(program, realized, few_rows, most_buffers).run()
         except Blocked as error:
             blocked |= {program.position[error.eqn.outvars[0]]}
 
@@ -109,12 +110,15 @@ class _Node:
 
 
 class _Partitioner:
-    def __init__(self, program: Program, realized: Realized, few_rows: int) -> None:
+    def __init__(
+        self, program: Program, realized: Realized, few_rows: int, most_buffers: int
+    ) -> None:
         import networkx as nx  # not before the first compile: importing minijit must be quick
 
         self.program = program
         self.realized = realized
         self.few_rows = few_rows
+        self.most_buffers = most_buffers
         eqns = program.jaxpr.eqns
         library = {var for position in realized.eager for var in eqns[position].outvars}
         inputs = (*program.jaxpr.invars, *program.jaxpr.constvars)
@@ -248,8 +252,8 @@ class _Partitioner:
                 return "they share neither values nor inputs"
         placed = {member.var: member for member in joined.members}
         read = {r.var for var in placed for r in self.nodes[var].reads}
-        if len(read.union(placed)) > _MOST_BUFFERS:
-            return f"one kernel takes at most {_MOST_BUFFERS} buffers"
+        if len(read.union(placed)) > self.most_buffers:
+            return f"one kernel takes at most {self.most_buffers} buffers"
         # Nobody in the kernel reads the newcomer, so only what it reads can be out of place.
         if not self._aligned(joined.members[-1], placed):
             return "a value is needed at another place than where it is computed"

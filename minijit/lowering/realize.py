@@ -13,7 +13,7 @@ from collections import defaultdict
 
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.primitive import Kind
-from minijit.lowering.demand import Program
+from minijit.lowering.demand import Blocked, Program
 
 __all__ = ["Realized", "realize"]
 
@@ -41,12 +41,16 @@ class Realized:
     views: frozenset[int]
 
 
-def realize(program: Program, blocked: frozenset[int]) -> Realized:
+def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) -> Realized:
     """Choose the nodes of ``program``.
 
     Args:
         program: Its outputs are all defined by equations, no two by the same variable.
-        blocked: Positions of views that cannot be expressed inside a kernel.
+        blocked: Positions of equations that cannot be expressed inside a kernel.
+        most_reads: From how many values in memory one node may be computed.
+
+    Raises:
+        Blocked: an equation has more operands than that.
     """
     eqns = program.jaxpr.eqns
     eager, views = _eager_positions(program, blocked)
@@ -59,33 +63,45 @@ def realize(program: Program, blocked: frozenset[int]) -> Realized:
     fanout = _fanouts(program, uses, results, eager)
     nodes: dict[Var, None] = {}
     flops: dict[Var, int] = {}
-    reads: dict[Var, int] = {}
+    reads: dict[Var, frozenset[Var]] = {}
     for position, eqn in enumerate(eqns):
         if position in eager:
             continue
         (var,) = eqn.outvars
-        flops[var] = eqn.primitive.flops
-        reads[var] = 0
-        for atom in eqn.invars:
-            if isinstance(atom, Var):
-                inlined = atom in flops and atom not in nodes
-                flops[var] += flops[atom] if inlined else 0
-                reads[var] += reads[atom] if inlined else (1 if atom.aval.size > 1 else 0)
+        operands = {atom for atom in eqn.invars if isinstance(atom, Var)}
+        inlined = {atom for atom in operands if atom in flops and atom not in nodes}
+        while len(read := _read_by(operands, inlined, reads)) > most_reads:
+            if not inlined:
+                raise Blocked(eqn)
+            widest = max(inlined, key=lambda atom: (len(reads[atom]), program.position[atom]))
+            inlined.remove(widest)
+            nodes[widest] = None
+        reads[var] = read
+        flops[var] = eqn.primitive.flops + sum(flops[atom] for atom in inlined)
         if (
             var in results
             or eqn.primitive.kind is Kind.REDUCTION
             or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
-            or _worth_sharing(eqn, flops[var], reads[var], fanout[var])
+            or _worth_sharing(eqn, flops[var], read, fanout[var])
             or _worth_repeating(uses[var], flops[var], var)
         ):
             nodes[var] = None
-    return Realized(tuple(nodes), eager, views)
+    in_order = sorted(nodes, key=lambda node: program.position[node])
+    return Realized(tuple(in_order), eager, views)
 
 
-def _worth_sharing(eqn: JaxprEqn, flops: int, reads: int, fanout: int) -> bool:
+def _read_by(
+    operands: set[Var], inlined: set[Var], reads: dict[Var, frozenset[Var]]
+) -> frozenset[Var]:
+    """Return the values in memory from which an equation is computed."""
+    return frozenset(operands - inlined).union(*(reads[atom] for atom in inlined))
+
+
+def _worth_sharing(eqn: JaxprEqn, flops: int, read: frozenset[Var], fanout: int) -> bool:
     if fanout < 2 or eqn.primitive.kind is Kind.VIEW:
         return False
-    return flops > _CHEAP_FLOPS or reads > _CHEAP_READS
+    arrays = sum(var.aval.size > 1 for var in read)
+    return flops > _CHEAP_FLOPS or arrays > _CHEAP_READS
 
 
 def _worth_repeating(uses: list[tuple[int, JaxprEqn]], flops: int, var: Var) -> bool:

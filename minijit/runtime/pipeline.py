@@ -43,7 +43,9 @@ def optimize(jaxpr: Jaxpr) -> Jaxpr:
 
 def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
     """Return how ``jaxpr``, already optimized, is cut into kernels."""
-    return _step("partition", lambda: partition(Program(jaxpr), backend.few_rows))
+    return _step(
+        "partition", lambda: partition(Program(jaxpr), backend.few_rows, backend.most_buffers)
+    )
 
 
 def compile_plan(jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend) -> Plan:

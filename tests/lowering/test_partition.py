@@ -247,3 +247,66 @@ def test_large_programs(name: str) -> None:
     finally:
         sys.setrecursionlimit(depth)
     assert sum(isinstance(step, Group) for step in parts.steps) <= most
+
+
+GUARDED = np.linspace(0.1, 2, 40)
+TWELVE = np.linspace(0.1, 2, 12)
+
+
+def stacked(x: Any, z: Any) -> Any:
+    """A costly value is a result, and is read under a guard in the middle of a reduction."""
+    y = jnp.exp(x) * jnp.tanh(x)
+    return y, jnp.concatenate([y[None], z]).sum(0)
+
+
+def two_foldings(x: Any) -> Any:
+    """Two results whose reshapes cut the same twelve elements as 3 x 4 and as 4 x 3."""
+    return jnp.exp(x.reshape(3, 4).T.reshape(12)), jnp.exp(x.reshape(4, 3).T.reshape(12))
+
+
+def two_folded_sums(x: Any) -> Any:
+    """The same inside two reductions."""
+    a = jnp.tanh(x.reshape(3, 4).T.reshape(12)) + 1
+    b = jnp.tanh(x.reshape(4, 3).T.reshape(12)) * 2
+    return a.sum() + b.max()
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (stacked, (GUARDED, GUARDED[None] + 1)),
+        (two_foldings, (TWELVE,)),
+        (two_folded_sums, (TWELVE,)),
+    ],
+    ids=["guarded", "foldings", "folded-sums"],
+)
+def test_what_cannot_share_a_kernel_does_not(
+    function: Callable[..., Any], args: tuple[np.ndarray, ...]
+) -> None:
+    got, parts = run_program(optimized(function, *args), args)
+    assert len(parts.steps) > 1
+    for value, wanted in zip(got, flatten(function(*args))[0], strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("most", [4, 16])
+def test_a_kernel_reads_no_more_arrays_than_it_may(most: int) -> None:
+    arrays = [V * n for n in range(40)]
+
+    def total(*xs: Any) -> Any:
+        result = xs[0]
+        for x in xs[1:]:
+            result = result + x
+        return result
+
+    program = Program(optimized(total, *arrays))
+    parts = partition(program, few_rows=32, most_buffers=most)
+    groups = [step for step in parts.steps if isinstance(step, Group)]
+    assert len(groups) == len(parts.steps) == -(-39 // (most - 2))
+
+
+def test_an_operation_of_too_many_operands_is_left_to_the_array_library() -> None:
+    arrays = [V] * 9
+    program = Program(optimized(lambda *xs: jnp.concatenate(xs) * 2, *arrays))
+    parts = partition(program, few_rows=32, most_buffers=8)
+    assert [isinstance(step, Group) for step in parts.steps] == [False, True]

@@ -28,6 +28,7 @@ class CpuBackend:
     xp: Any = np
     # A fixed number, not that of the cores: results must not depend on how many threads run.
     few_rows = 32
+    most_buffers = 256
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""

@@ -32,6 +32,8 @@ class CudaBackend:
     name = "cuda"
     few_rows = 264
     """Two rows for each multiprocessor of an H100."""
+    most_buffers = 48
+    """Beyond that registers spill and compile time explodes."""
 
     def __init__(self, device: Device | None = None, cc: ComputeCapability | None = None) -> None:
         """Use ``device`` and compile for ``cc``.
