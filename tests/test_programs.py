@@ -203,3 +203,16 @@ def test_neighbours_in_memory_are_never_read(device: Device) -> None:
     got, total = device.get(minijit.jit(joined)(device.put(x), device.put(y)))
     np.testing.assert_array_equal(got, np.concatenate([x, y, x[::-1]]) * 2)
     assert total == y.sum()
+
+
+def test_a_split_sum_counts_the_cells_of_its_last_block(device: Device) -> None:
+    """What is summed is the same in every block, but the last block has fewer cells."""
+    count = 100_003
+
+    def total(scale: Any, row: Any) -> Any:
+        return (jnp.zeros(count) + scale).sum(), (jnp.zeros((3, count)) + row[:, None]).sum(1)
+
+    row = np.array([1, 2, 4], np.float32)
+    whole, rows = device.get(minijit.jit(total)(device.put(np.float32(0.5)), device.put(row)))
+    assert whole == 0.5 * count
+    np.testing.assert_array_equal(rows, row * count)
