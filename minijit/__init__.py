@@ -12,8 +12,9 @@ if not (Path(__file__).parent / "kernels").is_dir():
 
 from minijit import extend, lax, numpy
 from minijit.api.abstract import ShapeDtypeStruct
+from minijit.api.caches import clear_caches
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
-from minijit.api.jit import Jitted, clear_caches, disable_jit, jit
+from minijit.api.jit import Jitted, jit
 from minijit.api.planned import grad, vmap
 from minijit.api.stages import Compiled, KernelInfo, Lowered
 from minijit.backends.array import Array
@@ -29,6 +30,7 @@ from minijit.graph.errors import (
     UnexpectedTracerError,
 )
 from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.mode import disable_jit
 from minijit.graph.tracer import Tracer
 
 if TYPE_CHECKING:

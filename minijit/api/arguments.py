@@ -9,7 +9,7 @@ from typing import Any
 
 from minijit.backends.registry import adopt
 from minijit.graph.tree import TreeDef, flatten, leaf_paths, unflatten
-from minijit.runtime.signature import static_key
+from minijit.runtime.signature import static_key, weak_static_key
 
 __all__ = ["Arguments", "Binder"]
 
@@ -41,8 +41,17 @@ class Binder:
         function: Callable[..., Any],
         static_argnums: int | Iterable[int] | None,
         static_argnames: str | Iterable[str] | None,
+        *,
+        method: bool = False,
     ) -> None:
         """Resolve which parameters are static.
+
+        Args:
+            function: The function.
+            static_argnums: Positions of static arguments.
+            static_argnames: Names of static arguments.
+            method: Whether the first argument, a static one, is an instance that must not be kept
+                alive for its programs.
 
         Raises:
             ValueError: a static argument does not exist.
@@ -85,6 +94,24 @@ class Binder:
             tuple(sorted(chosen)),
         )
         """``static_argnums`` and ``static_argnames`` that say the same."""
+        self.static_places = frozenset(
+            {place for place, name in enumerate(positional) if name in chosen}.union(
+                len(positional) + place for place in self._static_rest
+            )
+        )
+        """Positions at which a call has static arguments."""
+        self.owner = (positional[0] if positional else f"{self._variadic}[0]") if method else None
+        """The parameter that stands for a method's instance."""
+
+    def key(self, label: str | int, value: Any) -> Hashable:
+        """Return the key of a static argument, given by name or by position.
+
+        Raises:
+            TypeError: it cannot be hashed.
+        """
+        if self.owner is not None and label in (0, self.owner):
+            return weak_static_key(self.owner, value)
+        return static_key(str(label), value)
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments:
         """Sort the arguments of one call.
@@ -112,7 +139,7 @@ class Binder:
                     (values if key in self.static_names else dynamic)[label] = item
             else:
                 (values if name in self.static_names else dynamic)[name] = value
-        statics = tuple((name, static_key(name, value)) for name, value in sorted(values.items()))
+        statics = tuple((name, self.key(name, value)) for name, value in sorted(values.items()))
         leaves, treedef = flatten(tuple(dynamic.values()))
         return Arguments(list(map(adopt, leaves)), tuple(dynamic), treedef, statics, values)
 

@@ -4,66 +4,37 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
-import types
-import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
-
-import numpy as np
 
 from minijit import runtime
 from minijit.api.arguments import Arguments, Binder
+from minijit.api.bound import Bound
+from minijit.api.caches import shared_cache
+from minijit.api.keys import RawCall, raw_call, raw_key
+from minijit.api.nested import call_inner
 from minijit.api.stages import Lowered
-from minijit.backends.array import ARRAY_PLACES
-from minijit.backends.registry import backend_of
+from minijit.backends.registry import backend_of, get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
 from minijit.graph.events import emit
 from minijit.graph.mode import mode
-from minijit.graph.primitive import Kind, Primitive, register
-from minijit.graph.trace import Traced, bind, current_trace, refuse_leaks, trace_function
+from minijit.graph.trace import refuse_leaks, trace_function
 from minijit.graph.tracer import Tracer
-from minijit.graph.tree import TreeDef, flatten, unflatten
+from minijit.graph.tree import TreeDef, flatten
+from minijit.runtime.captured import CapturedArrayChanged
 from minijit.runtime.explain import report_compile, report_miss
-from minijit.runtime.memory_cache import Entry, FunctionCache, Program
+from minijit.runtime.memory_cache import Entry, Inner, Program
 from minijit.runtime.plan import Plan
 from minijit.runtime.signature import Signature, abstract_leaf, differences
-from minijit.transforms.evaluate import evaluate
 
 if TYPE_CHECKING:
-    from minijit.lowering.lower import Layout
+    from minijit.runtime.placement import Placed
 
-__all__ = ["Jitted", "clear_caches", "disable_jit", "jit"]
+__all__ = ["Jitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_caches: weakref.WeakKeyDictionary[Any, dict[Hashable, FunctionCache]] = weakref.WeakKeyDictionary()
-_all_caches: weakref.WeakSet[FunctionCache] = weakref.WeakSet()
-_caches_lock = threading.Lock()
-_SCALARS = frozenset({float, int, bool, *np.sctypeDict.values()})
-
-
-def _call_aval(*avals: ShapedArray, jaxpr: Any, name: str) -> tuple[ShapedArray, ...]:
-    return cast("tuple[ShapedArray, ...]", jaxpr.out_avals)
-
-
-def _call_eager(xp: Any, *args: Any, jaxpr: Any, name: str) -> tuple[Any, ...]:
-    return tuple(evaluate(jaxpr, args))
-
-
-jit_p = register(
-    Primitive(
-        name="jit",
-        kind=Kind.CALL,
-        doc="Call of a jitted function inside another.",
-        abstract_eval=_call_aval,
-        eager=_call_eager,
-        multiple_results=True,
-    )
-)
 
 
 class Jitted(Generic[P, R]):
@@ -74,40 +45,71 @@ class Jitted(Generic[P, R]):
         function: Callable[P, R],
         static_argnums: int | Iterable[int] | None,
         static_argnames: str | Iterable[str] | None,
+        *,
+        method: bool = False,
     ) -> None:
-        """Wrap ``function``; see :func:`jit`."""
+        """Wrap ``function``; see :func:`jit` and, for ``method``, :class:`Binder`."""
         self._function = function
-        self._binder = Binder(function, static_argnums, static_argnames)
-        self._cache = _shared_cache(function, self._binder)
+        self._binder = Binder(function, static_argnums, static_argnames, method=method)
+        self._cache = shared_cache(function, self._binder.statics)
         self._hits, self._tick = self._cache.hits, self._cache.tick
-        self._simple = not self._binder.has_statics
         # Names and documentation only: attributes of a callable could hide those of this object.
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the compiled program of this call's signature, compiling it first if it is new."""
-        # The short cut of a hit: arrays and scalars by position, nothing static.
+        # The shortest cut of a hit: arrays and scalars by position.
         if not kwargs and not mode.busy:
-            found = self._hits.get(_raw_key(args))
+            found = self._hits.get(raw_key(args))
             if found is not None:
                 run, entry = found
                 entry.used = self._tick()
-                return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
+                try:
+                    return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
+                except CapturedArrayChanged:
+                    pass  # traced anew
         return self._call(args, kwargs)
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+        if mode.busy:
+            return self._call_busy(args, kwargs)
+        raw = raw_call(self._binder, args, kwargs)
+        if raw is not None:
+            found = self._hits.get(raw.key)
+            if found is not None:
+                run, entry = found
+                entry.used = self._tick()
+                try:
+                    return run(raw.leaves)  # type: ignore[no-any-return]
+                except CapturedArrayChanged:
+                    pass
+        arguments = self._binder.bind(args, kwargs)
+        refuse_leaks(arguments.leaves)
+        signature = self._signature(arguments)
+        inputs = _placed(arguments.leaves, signature)  # what it refuses is not traced
+        entry = self._program(arguments, signature)
+        plan = self._plan(entry, inputs)
+        run = plan.returning(entry.program.out_tree)
+        if raw is not None and not inputs.copies:
+            self._remember(entry, inputs, run, raw, args, kwargs)
+        plan.copies += inputs.copies
+        return cast(R, run(inputs.values))
+
+    def _call_busy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+        """Call while jit is disabled, or inside another trace."""
         if mode.disabled:
             return self._function(*args, **kwargs)
         arguments = self._binder.bind(args, kwargs)
-        if current_trace() is not None:
-            return cast(R, self._call_traced(arguments))
-        refuse_leaks(arguments.leaves)
-        entry, plan = self._compiled(arguments)
-        if not kwargs and self._simple and plan.takes(arguments.leaves):
-            key = _raw_key(args)
-            if key is not None:
-                self._cache.remember(entry, key, plan.returning(entry.program.out_tree))
-        return cast(R, _finish(plan, entry.program.out_tree, arguments.leaves))
+        signature = self._signature(arguments)
+        # Equal signatures share one inner program.
+        inner = self._cache.inner(signature)
+        if inner is None:
+            inner = self._traced(arguments, signature.avals, self._binder.paths(arguments))
+            # A program that captured an outer traced value belongs to that trace alone.
+            if not any(isinstance(value, Tracer) for value in inner[0].captures):
+                self._cache.keep_inner(signature, inner)
+                self._drop_with_owner(arguments, signature)
+        return cast(R, call_inner(inner, arguments.leaves, self._binder.name))
 
     def __repr__(self) -> str:
         """Return the wrapped function's description."""
@@ -118,20 +120,25 @@ class Jitted(Generic[P, R]):
 
         Arguments may be arrays or abstract ones (:class:`minijit.ShapeDtypeStruct`).
         """
-        arguments = self._binder.bind(args, kwargs)
+        return self._lower((), args, kwargs)
+
+    def _lower(
+        self, given: tuple[object, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Lowered:
+        """Trace; ``given`` comes before the arguments of every call."""
+        arguments = self._binder.bind((*given, *args), kwargs)
         signature = self._signature(arguments)
-        entry = self._cache.program(signature, lambda: self._trace(arguments, signature))
+        entry = self._program(arguments, signature)
 
         def compile_now() -> Plan:
-            leaves = arguments.leaves
-            return self._plan(signature, entry, leaves, _layouts(leaves, signature.avals))
+            return self._plan(entry, _placed(arguments.leaves, signature))
 
         def call(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> Any:
-            bound = self._binder.bind(call_args, call_kwargs)
+            bound = self._binder.bind((*given, *call_args), call_kwargs)
             leaves = _checked(self._signature(bound), signature, bound, self._binder)
             # Compiled already, unless they lie in memory in another way than those at first.
-            plan = self._plan(signature, entry, leaves, _layouts(leaves, signature.avals))
-            return _finish(plan, entry.program.out_tree, leaves)
+            inputs = _placed(leaves, signature)
+            return self._plan(entry, inputs).returning(entry.program.out_tree)(inputs.values)
 
         return Lowered(entry.program, compile_now, call)
 
@@ -172,12 +179,12 @@ class Jitted(Generic[P, R]):
         """Bind a method: ``self`` is static, compared by its own ``==`` and ``hash``."""
         if instance is None or isinstance(self._function, staticmethod):
             return self
-        return types.MethodType(self._as_method, instance)
+        return Bound(self._as_method, instance)
 
     @functools.cached_property
     def _as_method(self) -> Jitted[..., R]:
-        names = list(self._binder.signature.parameters)
-        return Jitted(self._function, None, {*self._binder.static_names, names[0]})
+        numbers, names = self._binder.options
+        return Jitted(self._function, (0, *numbers), names, method=True)
 
     def _signature(self, arguments: Arguments) -> Signature:
         avals = []
@@ -197,33 +204,51 @@ class Jitted(Generic[P, R]):
             device,
         )
 
-    def _compiled(self, arguments: Arguments) -> tuple[Entry, Plan]:
-        signature = self._signature(arguments)
-        layouts = _layouts(arguments.leaves, signature.avals)  # what it refuses is not traced
-        entry = self._cache.program(signature, lambda: self._trace(arguments, signature))
-        return entry, self._plan(signature, entry, arguments.leaves, layouts)
+    def _program(self, arguments: Arguments, signature: Signature) -> Entry:
+        return self._cache.program(signature, lambda: self._trace(arguments, signature))
 
-    def _plan(
-        self,
-        signature: Signature,
-        entry: Entry,
-        leaves: Sequence[Any],
-        layouts: tuple[Layout, ...],
-    ) -> Plan:
-        backend = backend_of(leaves)
+    def _plan(self, entry: Entry, inputs: Placed) -> Plan:
+        program = entry.program
 
         def build() -> Plan:
-            with report_compile(self._binder.name, signature):
-                return runtime.pipeline.compile_plan(entry.program.jaxpr, layouts, backend)
+            with report_compile(self._binder.name, entry.signature):
+                return runtime.pipeline.compile_plan(
+                    program.jaxpr, inputs.layouts, inputs.backend, entry.captured
+                )
 
-        return self._cache.plan(signature, entry, (layouts, backend.name), build)
+        return self._cache.plan(entry, inputs.layouts, build)
+
+    def _remember(
+        self,
+        entry: Entry,
+        inputs: Placed,
+        run: Callable[[Sequence[Any]], Any],
+        raw: RawCall,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Take the short cut from the next such call on."""
+        if raw.version != config.version:
+            return  # another thread changed the options: these are not those of the key
+        key, ordered = raw.key, raw.ordered(run, self._binder, args, kwargs)
+        self._cache.remember(entry, inputs.layouts, key, ordered)
+        shortest = raw_key(args) if not kwargs and not self._binder.has_statics else None
+        if shortest is not None:
+            self._cache.remember(entry, inputs.layouts, shortest, run)
 
     def _trace(self, arguments: Arguments, signature: Signature) -> Program:
         names = self._binder.paths(arguments)
         report_miss(self._binder.name, signature, self._cache.signatures(), names)
         # `lower` may be called while another function is traced: this program is not part of it.
         traced, out_tree = self._traced(arguments, signature.avals, names, alone=True)
+        self._drop_with_owner(arguments, signature)
         return Program(traced.jaxpr, out_tree, names)
+
+    def _drop_with_owner(self, arguments: Arguments, signature: Signature) -> None:
+        """Keep programs of a method no longer than the instance, where its key does not either."""
+        owner = arguments.values.get(self._binder.owner or "")
+        if getattr(type(owner), "__weakrefoffset__", 0):
+            self._cache.drop_with(owner, signature)
 
     def _traced(
         self,
@@ -232,7 +257,7 @@ class Jitted(Generic[P, R]):
         names: Sequence[str],
         *,
         alone: bool = False,
-    ) -> tuple[Traced, TreeDef]:
+    ) -> Inner:
         emit("trace", function=self._binder.name)
         trees: list[TreeDef] = []
 
@@ -245,65 +270,13 @@ class Jitted(Generic[P, R]):
         traced = trace_function(flat, avals, names, self._binder.name, alone=alone)
         return traced, trees[0]
 
-    def _call_traced(self, arguments: Arguments) -> Any:
-        """Record a call inside another trace; equal signatures share one inner program."""
-        signature = self._signature(arguments)
-        found = self._cache.inner.get(signature)
-        if found is None:
-            found = self._traced(arguments, signature.avals, self._binder.paths(arguments))
-            # A program that captured an outer traced value belongs to that trace alone.
-            if not any(isinstance(value, Tracer) for value in found[0].captures):
-                self._cache.inner[signature] = found
-        traced, out_tree = found
-        operands = (*traced.captures, *arguments.leaves)
-        return unflatten(
-            out_tree, bind(jit_p, *operands, jaxpr=traced.jaxpr, name=self._binder.name)
-        )
+
+def _placed(leaves: Sequence[Any], signature: Signature) -> Placed:
+    return runtime.placement.Placed.on(get_backend(signature.device), leaves)
 
 
 def _again(function: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> Any:
     return jit(function, static_argnums=numbers, static_argnames=names)
-
-
-def _raw_key(args: Sequence[Any]) -> Hashable | None:
-    """Return a key made of the leaves' types alone, or None when an argument is no plain leaf."""
-    key: list[Any] = [config.version]
-    for arg in args:
-        kind = type(arg)
-        place = ARRAY_PLACES.get(kind)
-        if place is not None:
-            key += (place, arg.shape, arg.strides, arg.dtype)
-        elif kind in _SCALARS:
-            key.append(kind)
-        else:
-            return None
-    return tuple(key)
-
-
-def _finish(plan: Plan, out_tree: TreeDef, leaves: Sequence[Any]) -> Any:
-    return plan.returning(out_tree)(plan.on_device(leaves))
-
-
-def _layouts(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[Layout, ...]:
-    return tuple(map(runtime.pipeline.layout_of, _concrete(leaves, avals)))
-
-
-def _concrete(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> Iterator[Any]:
-    """Yield arrays for abstract leaves, so that their layout (C order) can be asked for."""
-    for leaf, aval in zip(leaves, avals, strict=True):
-        yield (
-            np.lib.stride_tricks.as_strided(np.empty(1, aval.dtype), aval.shape, _strides(aval))
-            if isinstance(leaf, ShapedArray)
-            else leaf
-        )
-
-
-def _strides(aval: ShapedArray) -> tuple[int, ...]:
-    strides, step = [], aval.dtype.itemsize
-    for extent in reversed(aval.shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
 
 
 def _checked(new: Signature, old: Signature, bound: Arguments, binder: Binder) -> list[Any]:
@@ -311,20 +284,6 @@ def _checked(new: Signature, old: Signature, bound: Arguments, binder: Binder) -
         changes = "; ".join(differences(new, old, binder.paths(bound)))
         raise TypeError(f"{binder.name} was compiled for other arguments: {changes}")
     return bound.leaves
-
-
-def _shared_cache(function: Any, binder: Binder) -> FunctionCache:
-    """Return the cache of ``function`` with these statics.
-
-    Jitting one function again reuses its entries.
-    """
-    with _caches_lock:
-        # Callables of other types may equal each other and compute something else.
-        shared = isinstance(function, types.FunctionType)
-        by_options = _caches.setdefault(function, {}) if shared else {}
-        cache = by_options.setdefault(binder.statics, FunctionCache())
-        _all_caches.add(cache)
-        return cache
 
 
 @overload
@@ -376,25 +335,3 @@ def jit(
     if isinstance(function, Jitted):
         function = cast("Callable[P, R]", function._function)
     return Jitted(function, static_argnums, static_argnames)
-
-
-@contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Inside the ``with`` block jitted functions run as plain Python on concrete arrays."""
-    if not disable:
-        yield
-        return
-    mode.add_disabled(1)
-    try:
-        yield
-    finally:
-        mode.add_disabled(-1)
-
-
-def clear_caches() -> None:
-    """Drop the compiled programs of all functions, and all loaded kernels."""
-    with _caches_lock:
-        caches = list(_all_caches)
-    for cache in caches:
-        cache.clear()
-    runtime.pipeline.clear_kernels()

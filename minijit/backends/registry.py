@@ -89,7 +89,9 @@ def devices() -> tuple[str, ...]:
 def default_device(name: str) -> Iterator[None]:
     """Run everything in the ``with`` block on the device called ``name`` (``"cpu"``, ``"cuda"``).
 
-    Arrays that live elsewhere are copied over, which ``stats`` counts.
+    Other threads are not concerned: each opens a block of its own, or all follow
+    ``config.update("device", name)``. Arrays that live elsewhere are copied over, which ``stats``
+    counts.
     """
     get_backend(name)
     with config.override(device=name):

@@ -1,14 +1,17 @@
-"""The settings: one frozen record, read from the environment, replaced by ``config.update``."""
+"""The settings: one frozen record, read from the environment, changed for all or in a block."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["Settings", "config"]
+__all__ = ["Settings", "View", "config"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,23 +46,56 @@ class Settings:
         return (self.default_float, self.default_int, self.checks, self.debug_nans)
 
 
+_SHARED = frozenset({"cache_entries", "num_threads"})
+"""Options of what all threads share, caches and the pool: a block sets them for all."""
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 _versions: dict[tuple[str, tuple[object, ...]], int] = {}
+_Block = Mapping[str, Any]
+
+
+class View:
+    """The settings as one thread (or one task of ``asyncio``) sees them.
+
+    Attributes:
+        blocks: What the open ``override`` blocks set, the outermost first.
+        settings: All options.
+        version: A number that stands for the options that a compiled program depends on.
+    """
+
+    __slots__ = ("__weakref__", "blocks", "settings", "version")
+
+    settings: Settings
+    version: int
+
+    def __init__(self, blocks: tuple[_Block, ...]) -> None:
+        """Hold nothing yet: the configuration fills it in."""
+        self.blocks = blocks
 
 
 class Config:
     """The current settings; options are read as attributes, written by :meth:`update`.
 
     Attributes:
-        version: A number that stands for the options that a compiled program depends on.
+        view: Returns what the calling thread sees; ``view().version`` is read at every call.
     """
 
-    _settings: Settings
-    version: int
+    view: Callable[[], View]
+    _base: Settings
+    _blocks: tuple[_Block, ...]
+    _shared: View
+    _own: ContextVar[View]
+    _views: weakref.WeakSet[View]
+    _observers: dict[str, list[Callable[[], None]]]
+    _lock: threading.RLock
 
     def __init__(self) -> None:
         """Read ``MINIJIT_<OPTION>`` from the environment."""
-        self._replace(Settings())
-        for field in dataclasses.fields(Settings):
+        shared = View(())
+        own = ContextVar("minijit_view", default=shared)
+        self._assign(_lock=threading.RLock(), _views=weakref.WeakSet({shared}), _observers={})
+        self._assign(_shared=shared, _own=own, view=own.get)
+        self._change(Settings(), ())
+        for field in _FIELDS.values():
             text = os.environ.get(f"MINIJIT_{field.name.upper()}")
             if text is not None:
                 try:
@@ -71,7 +107,7 @@ class Config:
         """Return the value of an option."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._settings, name)
+        return getattr(self.view().settings, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse: an attribute would hide the option of its name."""
@@ -79,44 +115,123 @@ class Config:
 
     @property
     def settings(self) -> Settings:
-        """The current record; it is immutable and can be compared."""
-        return self._settings
+        """The record that this thread sees; it is immutable and can be compared."""
+        return self.view().settings
+
+    @property
+    def version(self) -> int:
+        """The number of what this thread sees; equal options have equal numbers."""
+        return self.view().version
 
     def update(self, name: str, value: object) -> None:
-        """Set one option; JAX's spelling with the prefix ``jax_`` is accepted.
+        """Set one option for all threads; JAX's spelling with the prefix ``jax_`` is accepted.
+
+        Where an ``override`` block is open, it keeps what it sets.
 
         Raises:
             AttributeError: no option has that name.
             TypeError: the value has another type than the option.
+            ValueError: the option cannot have that value.
         """
-        name = name.removeprefix("minijit_").removeprefix("jax_")
-        fields = {field.name: field for field in dataclasses.fields(Settings)}
-        if name not in fields:
-            raise AttributeError(f"no option {name!r}; the options are {', '.join(fields)}")
-        default = fields[name].default
+        block = _checked({name: value})
+        with self._lock:
+            self._change(dataclasses.replace(self._base, **block), self._blocks)
+
+    @contextmanager
+    def override(self, **options: object) -> Iterator[None]:
+        """Set options for the length of a ``with`` block, for the thread that opens it.
+
+        Other threads see nothing of it, those started inside neither; only ``cache_entries`` and
+        ``num_threads`` concern what all threads share. Blocks may close in any order.
+        """
+        checked = _checked(options)
+        everywhere = {name: checked.pop(name) for name in _SHARED.intersection(checked)}
+        self._open(checked, everywhere)
+        try:
+            yield
+        finally:
+            self._close(checked, everywhere)
+
+    def observe(self, name: str, observer: Callable[[], None]) -> None:
+        """Call ``observer`` whenever an option that all threads share has changed."""
+        self._observers.setdefault(name, []).append(observer)
+
+    def _open(self, block: _Block, everywhere: _Block) -> None:
+        with self._lock:
+            if block:
+                self._look((*self.view().blocks, block))
+            if everywhere:
+                self._change(self._base, (*self._blocks, everywhere))
+
+    def _close(self, block: _Block, everywhere: _Block) -> None:
+        with self._lock:
+            if block:
+                self._look(_without(self.view().blocks, block))
+            if everywhere:
+                self._change(self._base, _without(self._blocks, everywhere))
+
+    def _look(self, blocks: tuple[_Block, ...]) -> None:
+        """Give this thread its own view, or without blocks that of all."""
+        view = View(blocks) if blocks else self._shared
+        self._fill(view)
+        self._views.add(view)
+        self._own.set(view)
+
+    def _change(self, base: Settings, blocks: tuple[_Block, ...]) -> None:
+        """Change what all threads share, and with it every view."""
+        self._assign(_base=base, _blocks=blocks)
+        before = getattr(self._shared, "settings", base)
+        for view in self._views:
+            self._fill(view)
+        for name, observers in self._observers.items():
+            if getattr(before, name) != getattr(self._shared.settings, name):
+                for observer in observers:
+                    observer()
+
+    def _fill(self, view: View) -> None:
+        settings = self._base
+        for block in (*self._blocks, *view.blocks):
+            settings = dataclasses.replace(settings, **block)
+        # Equal settings share a version, so that going back finds what was compiled before.
+        key = (settings.device, settings.fingerprint)
+        view.settings = settings
+        view.version = _versions.setdefault(key, len(_versions))
+
+    def _assign(self, **attributes: object) -> None:
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
+
+
+_RANGES = {"cache_entries": range(1, 2**31), "num_threads": range(1025)}
+
+
+def _checked(options: Mapping[str, object]) -> dict[str, Any]:
+    """Return options under their own names.
+
+    Raises:
+        AttributeError: no option has that name.
+        TypeError: a value has another type than its option.
+        ValueError: an option cannot have that value.
+    """
+    checked = {}
+    for given, value in options.items():
+        name = given.removeprefix("minijit_").removeprefix("jax_")
+        if name not in _FIELDS:
+            raise AttributeError(f"no option {name!r}; the options are {', '.join(_FIELDS)}")
+        default = _FIELDS[name].default
         if type(value) is not type(default):
             raise TypeError(f"option {name!r} takes {type(default).__name__}, not {value!r}")
         if name == "device" and value not in ("", "cpu", "cuda"):
             raise ValueError(f"option 'device' is one of '', 'cpu', 'cuda', not {value!r}")
-        options = {**dataclasses.asdict(self._settings), name: value}
-        self._replace(Settings(**options))
+        if name in _RANGES and value not in _RANGES[name]:
+            low, high = _RANGES[name][0], _RANGES[name][-1]
+            raise ValueError(f"option {name!r} is between {low} and {high}, not {value!r}")
+        checked[name] = value
+    return checked
 
-    @contextmanager
-    def override(self, **options: object) -> Iterator[None]:
-        """Set options for the length of a ``with`` block."""
-        before = self._settings
-        try:
-            for name, value in options.items():
-                self.update(name, value)
-            yield
-        finally:
-            self._replace(before)
 
-    def _replace(self, settings: Settings) -> None:
-        # Equal settings share a version, so that going back finds what was compiled before.
-        key = (settings.device, settings.fingerprint)
-        object.__setattr__(self, "_settings", settings)
-        object.__setattr__(self, "version", _versions.setdefault(key, len(_versions)))
+def _without(blocks: tuple[_Block, ...], closed: _Block) -> tuple[_Block, ...]:
+    return tuple(block for block in blocks if block is not closed)
 
 
 def _parse(text: str, default: object) -> object:

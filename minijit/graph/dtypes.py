@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minijit.graph.config import config
+from minijit.graph.source_info import here
 
 __all__ = [
     "BOOL",
@@ -57,7 +58,7 @@ def canonical_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         result = np.dtype(dtype)
     except TypeError as error:
-        raise TypeError(f"{dtype!r} is not a dtype that NumPy knows") from error
+        raise TypeError(f"{dtype!r} is not a dtype that NumPy knows{here()}") from error
     if result.name in _SHORT and result.isnative:
         return result
     if not result.isnative:
@@ -71,7 +72,7 @@ def canonical_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         advice = "an object array holds Python objects; convert it: np.asarray(x, dtype=np.float64)"
     else:
         advice = "convert the array to a bool, integer or float dtype first"
-    raise TypeError(f"minijit cannot compute with dtype {result.name!r}: {advice}")
+    raise TypeError(f"minijit cannot compute with dtype {result.name!r}{here()}: {advice}")
 
 
 def short_name(dtype: np.dtype[Any]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minijit.graph.trace import Trace
 
-__all__ = ["Mode", "mode"]
+__all__ = ["Mode", "disable_jit", "mode"]
 
 
 class Mode(threading.local):
@@ -37,3 +39,16 @@ class Mode(threading.local):
 
 
 mode = Mode()
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Inside the ``with`` block jitted functions run as plain Python on concrete arrays."""
+    if not disable:
+        yield
+        return
+    mode.add_disabled(1)
+    try:
+        yield
+    finally:
+        mode.add_disabled(-1)

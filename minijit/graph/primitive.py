@@ -13,6 +13,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
 
 __all__ = [
+    "NOT_YET",
     "Kind",
     "Monoid",
     "Part",
@@ -62,7 +63,8 @@ class Monoid:
     """An associative combination with its identity.
 
     Attributes:
-        name: A word that kernels and schedules print and by which targets know a faster code.
+        name: A word that kernels and schedules print and by which targets know a faster code; no
+            other monoid has it.
         combine: ``combine(dtype)`` returns ``(*accumulators, *values) -> accumulator`` (a tuple of
             accumulators when ``arity > 1``).
         identity: ``identity(dtype)`` returns the starting accumulators, one for each component.
@@ -113,7 +115,8 @@ def unsupported(why: str) -> Unsupported:
 
 
 Rule = Callable[..., Any] | Unsupported
-_LATER = Unsupported("differentiation and batching are not part of this release")
+NOT_YET = Unsupported("differentiation and batching are not part of this release")
+"""The rules that no primitive has yet."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,9 +167,9 @@ class Primitive:
     flops: int = 1
     multiple_results: bool = False
     samples: tuple[tuple[float, float], ...] = ()
-    jvp: Rule = _LATER
-    transpose: Rule = _LATER
-    batch: Rule = _LATER
+    jvp: Rule = NOT_YET
+    transpose: Rule = NOT_YET
+    batch: Rule = NOT_YET
 
     def __repr__(self) -> str:
         """Return the name."""
@@ -174,13 +177,15 @@ class Primitive:
 
 
 _registry: dict[str, Primitive] = {}
+_monoids: dict[str, Monoid] = {}
 
 
 def register(primitive: Primitive) -> Primitive:
     """Add a primitive to the registry and return it.
 
     Raises:
-        ValueError: the name is taken, or a field that its kind needs is missing.
+        ValueError: the name is taken, a field that its kind needs is missing, or its monoid has the
+            name of another one: targets know a monoid's faster code by name.
     """
     if primitive.name in _registry:
         raise ValueError(f"a primitive named {primitive.name!r} exists already")
@@ -193,6 +198,12 @@ def register(primitive: Primitive) -> Primitive:
     if needed is not None and getattr(primitive, needed) is None:
         raise ValueError(
             f"primitive {primitive.name!r} is {primitive.kind.value} and needs {needed!r}"
+        )
+    monoid = primitive.monoid
+    if monoid is not None and _monoids.setdefault(monoid.name, monoid) != monoid:
+        raise ValueError(
+            f"primitive {primitive.name!r}: there is another monoid named {monoid.name!r}; give "
+            "this one a name of its own, or use that one"
         )
     _registry[primitive.name] = primitive
     return primitive

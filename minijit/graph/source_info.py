@@ -6,7 +6,9 @@ import dataclasses
 import sys
 from pathlib import Path
 
-__all__ = ["SourceLine", "user_line"]
+from minijit.graph.mode import mode
+
+__all__ = ["SourceLine", "here", "user_line"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _TOOLS = _PACKAGE + "tools/"  # users of minijit like any other
@@ -42,3 +44,8 @@ def user_line() -> SourceLine:
                 return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame's is None
     return _UNKNOWN
+
+
+def here() -> str:
+    """Return where a message is about, ``" (at file:line)"``, or nothing outside of tracing."""
+    return f" (at {user_line()})" if mode.trace is not None else ""

@@ -15,7 +15,7 @@ from minijit.graph.errors import UnexpectedTracerError
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.mode import mode
 from minijit.graph.primitive import Primitive
-from minijit.graph.source_info import user_line
+from minijit.graph.source_info import here, user_line
 from minijit.graph.tracer import Tracer
 
 __all__ = [
@@ -46,8 +46,11 @@ def abstractify(value: Any) -> ShapedArray:
 
     Raises:
         TypeError: ``value`` is something else, or has a dtype that minijit does not compute with.
+        UnexpectedTracerError: ``value`` was traced by a function that has returned.
     """
     if isinstance(value, Tracer):
+        if mode.trace is None or not mode.trace.takes(value):
+            raise UnexpectedTracerError(_leak_message(value))
         return value.aval
     weak = python_scalar_dtype(value)
     if weak is not None:
@@ -62,8 +65,8 @@ def abstractify(value: Any) -> ShapedArray:
     if is_array(value):
         return ShapedArray(tuple(value.shape), canonical_dtype(value.dtype))
     raise TypeError(
-        f"a value of type {type(value).__name__!r} is not an array: pass arrays, scalars and "
-        "nested containers of them, and mark everything else static (static_argnames)"
+        f"a value of type {type(value).__name__!r} is not an array{here()}: pass arrays, "
+        "scalars and nested containers of them, and mark everything else static (static_argnames)"
     )
 
 
@@ -92,7 +95,7 @@ class Trace:
         if isinstance(value, Tracer):
             if value._trace is self:
                 return value._var
-            if not self._encloses(value._trace):
+            if not self.takes(value):
                 raise UnexpectedTracerError(_leak_message(value))
             return self._capture(value, value.aval)
         aval = abstractify(value)
@@ -124,8 +127,10 @@ class Trace:
                 needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
         return sorted({v.name for v in needed if v.name})
 
-    def _encloses(self, other: Trace) -> bool:
-        trace = self.parent
+    def takes(self, tracer: Tracer) -> bool:
+        """Whether ``tracer`` is of this recording or of one around it that is still open."""
+        other = tracer._trace
+        trace: Trace | None = self
         while trace is not None:
             if trace is other:
                 return other.is_open

@@ -189,7 +189,9 @@ class Tracer(NDArrayOperatorsMixin):
         """Refuse: there are no values yet."""
         raise TracerArrayConversionError(
             self._message(
-                "a real array", "use minijit.numpy (or np/cp functions) on the traced value itself"
+                "a real array",
+                "use minijit.numpy (or np/cp functions) on the traced value itself, or, where it "
+                "is a count or a shape, mark its argument static with static_argnames",
             )
         )
 
@@ -198,8 +200,8 @@ class Tracer(NDArrayOperatorsMixin):
         raise TracerBoolConversionError(
             self._message(
                 "a concrete bool",
-                "write minijit.numpy.where(condition, a, b) instead of the Python branch, or mark "
-                "the argument static with static_argnames",
+                "write minijit.numpy.where(condition, a, b) for the branch, or mark the argument "
+                "static with static_argnames",
             )
         )
 

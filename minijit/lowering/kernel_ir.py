@@ -226,6 +226,12 @@ class Kernel:
         return self.rows + self.cols
 
     @property
+    def dtypes(self) -> set[np.dtype[Any]]:
+        """The dtypes of everything in memory and of every value."""
+        held = {s.out.dtype for s in self.body if not isinstance(s, Store)}
+        return held | {b.dtype for b in self.buffers} | {a.dtype for a in self.arguments}
+
+    @property
     def inputs(self) -> tuple[Buffer, ...]:
         """The buffers that are read."""
         return tuple(buffer for buffer in self.buffers if buffer.role is Role.INPUT)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,16 @@ def reduced_axes(aval: ShapedArray, axis: Axis) -> tuple[int, ...]:
     return tuple(sorted(normalize_axes(axis, aval.ndim)))
 
 
+def _folded_axes(aval: ShapedArray, axis: Axis) -> tuple[int, ...]:
+    """Return the axes that ``axis`` names; of an array without axes, 0 and -1 name none.
+
+    So it is in NumPy wherever a ufunc reduces, which it does not for means.
+    """
+    if aval.ndim == 0 and not isinstance(axis, (tuple, list, NoneType)):
+        return () if operator.index(axis) in (0, -1) else reduced_axes(aval, axis)
+    return reduced_axes(aval, axis)
+
+
 def reduced_size(aval: ShapedArray, axes: tuple[int, ...]) -> int:
     """Return how many elements are combined into each result."""
     return math.prod(aval.shape[axis] for axis in axes)
@@ -92,7 +104,7 @@ def fold(
         ValueError: nothing to combine and no identity.
     """
     aval = abstractify(x)
-    axes = reduced_axes(aval, axis)
+    axes = _folded_axes(aval, axis)
     if where is not NO_VALUE and where is not True:
         if identity is None:
             raise ValueError(
@@ -264,7 +276,7 @@ def _position(primitive: Primitive, a: Any, axis: int | None, out: Any, keepdims
     refuse_out(out)
     a = as_operand(a)
     aval = abstractify(a)
-    axes = reduced_axes(aval, axis)
+    axes = _folded_axes(aval, axis)
     if not reduced_size(aval, axes):
         raise ValueError(f"attempt to get {primitive} of an empty sequence (at {user_line()})")
     result = bind(primitive, a, axes=axes) if axes else broadcast_to(np.int64(0), aval.shape)
@@ -327,8 +339,8 @@ def count_nonzero(a: Any, axis: Axis = None, *, keepdims: Any = False) -> Any:
 def _running(primitive: Primitive, a: Any, axis: int | None, dtype: DTypeLike, out: Any) -> Any:
     refuse_out(out)
     a = as_operand(a)
-    if axis is None:
-        a, axis = reshape(a, (-1,)), 0
+    if axis is None or not abstractify(a).ndim:
+        a, axis = reshape(a, (-1,)), 0 if axis is None else axis
     aval = abstractify(a)
     wanted = _wide(aval.dtype) if dtype is None else canonical_dtype(dtype)
     return bind(primitive, convert(a, wanted), axis=normalize_axis(axis, aval.ndim))

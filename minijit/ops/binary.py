@@ -47,31 +47,49 @@ divide = elementwise(
 )
 
 
-# `|` keeps the code free of branches. Of two zeros the second is returned, as NumPy's float loops
-# do.
-maximum = elementwise(
+class Extremum(Elementwise):
+    """An extremum, whose scalar code returns the second of two zeros, as NumPy's float loops do.
+
+    Those of float16 return the first one.
+    """
+
+    def record(self, *args: Any, dtype: np.dtype[Any] | None) -> Any:
+        """Record the operation; see :class:`Elementwise`."""
+        loop = loop_dtypes(self.ufunc, list(map(operand_aval, args)), dtype)[0]
+        operands = reversed(args) if loop == np.float16 else args
+        return super().record(*operands, dtype=dtype)
+
+
+def _extremum(name: str, ufunc: np.ufunc, code: Code, doc: str) -> Extremum:
+    primitive = elementwise(name, ufunc=ufunc, scalar=plain(code), doc=doc).primitive
+    ufuncs[ufunc.__name__] = operation = Extremum(primitive, ufunc)
+    return operation
+
+
+# `|` keeps the code free of branches.
+maximum = _extremum(
     "max",
-    ufunc=np.maximum,
-    scalar=plain(lambda x, y: x if (x > y) | (x != x) else y),
-    doc="The larger operand; NaN when either is.",
+    np.maximum,
+    lambda x, y: x if (x > y) | (x != x) else y,
+    "The larger operand; NaN when either is.",
 )
-minimum = elementwise(
+minimum = _extremum(
     "min",
-    ufunc=np.minimum,
-    scalar=plain(lambda x, y: x if (x < y) | (x != x) else y),
-    doc="The smaller operand; NaN when either is.",
+    np.minimum,
+    lambda x, y: x if (x < y) | (x != x) else y,
+    "The smaller operand; NaN when either is.",
 )
-fmax = elementwise(
+fmax = _extremum(
     "fmax",
-    ufunc=np.fmax,
-    scalar=plain(lambda x, y: x if (x > y) | (y != y) else y),
-    doc="The larger operand; NaN only when both are.",
+    np.fmax,
+    lambda x, y: x if (x > y) | (y != y) else y,
+    "The larger operand; NaN only when both are.",
 )
-fmin = elementwise(
+fmin = _extremum(
     "fmin",
-    ufunc=np.fmin,
-    scalar=plain(lambda x, y: x if (x < y) | (y != y) else y),
-    doc="The smaller operand; NaN only when both are.",
+    np.fmin,
+    lambda x, y: x if (x < y) | (y != y) else y,
+    "The smaller operand; NaN only when both are.",
 )
 copysign = elementwise(
     "copysign",

@@ -45,12 +45,12 @@ class Comparison(Elementwise):
 
     def record(self, *args: Any, dtype: np.dtype[Any] | None) -> Any:
         """Record the comparison; see :class:`Elementwise`."""
-        x, y = args
         for position, value in enumerate(args):
             if type(value) is int:
                 decided = self._decided(args[1 - position], value, position)
                 if decided is not None:
                     return decided
+        x, y = _own_dtypes(*args)
         loops = loop_dtypes(self.ufunc, (operand_aval(x), operand_aval(y)))
         if loops[0].kind == "i" and loops[1].kind == "u":
             return self._mixed(x, y)
@@ -70,7 +70,7 @@ class Comparison(Elementwise):
 
     def _decided(self, other: Any, value: int, position: int) -> Any:
         aval = operand_aval(other)
-        if aval.dtype.kind not in "iu" or aval.weak_type:
+        if aval.dtype.kind not in "iu":
             return None
         limits = np.iinfo(aval.dtype)
         if limits.min <= value <= limits.max:
@@ -78,6 +78,21 @@ class Comparison(Elementwise):
         pair = (value, 0) if position == 0 else (0, value)
         answer = getattr(operator, _OPERATORS[self.ufunc.__name__])(*pair)
         return broadcast_to(np.bool_(answer), aval.shape)
+
+
+def _own_dtypes(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return two operands of which a traced Python integer is an int64 among integers.
+
+    Its value is not known: the other one's dtype may not hold it.
+    """
+    avals = (operand_aval(x), operand_aval(y))
+    if not all(aval.dtype.kind in "iu" for aval in avals):
+        return x, y
+    first, second = (
+        convert(value, aval.dtype) if aval.weak_type and type(value) is not int else value
+        for value, aval in zip((x, y), avals, strict=True)
+    )
+    return first, second
 
 
 _OPERATORS = {

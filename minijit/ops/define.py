@@ -12,7 +12,7 @@ import numpy as np
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
-from minijit.graph.primitive import Kind, Monoid, Primitive, Rule, Scalar, register, unsupported
+from minijit.graph.primitive import NOT_YET, Kind, Monoid, Primitive, Rule, Scalar, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import array_namespace, bind
 from minijit.graph.tracer import ufuncs
@@ -26,8 +26,6 @@ from minijit.ops.promote import (
 )
 
 __all__ = ["Elementwise", "elementwise", "plain", "reduction", "typed"]
-
-_NOT_YET = unsupported("differentiation and batching are not part of this release")
 
 
 def plain(function: Callable[..., Any], infix: str | None = None) -> Scalar:
@@ -102,9 +100,9 @@ def elementwise(
     eager: Callable[..., Any] | None = None,
     flops: int = 1,
     samples: tuple[tuple[float, float], ...] = (),
-    jvp: Rule = _NOT_YET,
-    transpose: Rule = _NOT_YET,
-    batch: Rule = _NOT_YET,
+    jvp: Rule = NOT_YET,
+    transpose: Rule = NOT_YET,
+    batch: Rule = NOT_YET,
 ) -> Elementwise:
     """Declare an elementwise primitive and return the function that applies it.
 
@@ -173,9 +171,9 @@ def reduction(
     doc: str,
     eager: Callable[..., Any],
     flops: int = 1,
-    jvp: Rule = _NOT_YET,
-    transpose: Rule = _NOT_YET,
-    batch: Rule = _NOT_YET,
+    jvp: Rule = NOT_YET,
+    transpose: Rule = NOT_YET,
+    batch: Rule = NOT_YET,
 ) -> Primitive:
     """Declare a reduction over ``params["axes"]`` (a sorted tuple of axes, which disappear).
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minijit.graph.primitive import Kind, Primitive, Rule, register, unsupported
+from minijit.graph.primitive import NOT_YET, Kind, Primitive, Rule, register
 
 __all__ = ["library"]
-
-_NOT_YET = unsupported("differentiation and batching are not part of this release")
 
 
 def library(
@@ -20,9 +18,9 @@ def library(
     *,
     flops: int = 1,
     multiple_results: bool = False,
-    jvp: Rule = _NOT_YET,
-    transpose: Rule = _NOT_YET,
-    batch: Rule = _NOT_YET,
+    jvp: Rule = NOT_YET,
+    transpose: Rule = NOT_YET,
+    batch: Rule = NOT_YET,
 ) -> Primitive:
     """Declare an operation that NumPy or CuPy computes on whole arrays.
 

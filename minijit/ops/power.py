@@ -31,22 +31,10 @@ def _power(dtype: np.dtype[Any]) -> Code:
     if dtype.kind == "f":
         return lambda x, y: math.pow(x, y)
     zero, one = dtype.type(0), dtype.type(1)
+    minus = ~zero
 
-    def unsigned_power(x: Any, n: Any) -> Any:
-        result = one
-        while n > zero:
-            if n & one:
-                result = result * x
-            x = x * x
-            n = n >> one
-        return result
-
-    if dtype.kind == "u":
-        return unsigned_power
-    minus = dtype.type(-1)
-
-    def signed_power(x: Any, n: Any) -> Any:
-        if n < zero:
+    def whole_power(x: Any, n: Any) -> Any:
+        if n < zero:  # never, of unsigned numbers
             odd = (n & one) != zero
             return (
                 one if (x == one) | ((x == minus) & (not odd)) else (minus if x == minus else zero)
@@ -59,7 +47,7 @@ def _power(dtype: np.dtype[Any]) -> Code:
             n = n >> one
         return result
 
-    return signed_power
+    return whole_power
 
 
 _general = elementwise(
@@ -104,11 +92,12 @@ def _real_power(y: float, dtype: np.dtype[Any]) -> Callable[[Any], Any] | None:
     shortcuts: dict[float, Callable[[Any], Any]] = {
         -1.0: reciprocal,
         0.0: _one_everywhere,
-        0.5: sqrt,
         1.0: positive,
         2.0: square,
     }
     if dtype.itemsize > 2:
+        # Like NumPy's loops, where pow would give +0 of -0.0 and inf of -inf.
+        shortcuts[0.5] = sqrt
         # At most 1.5 ulp, like pow itself, at a twentieth of the cost; float16 would round between.
         shortcuts[3.0] = lambda x: multiply(square(x), x)
         shortcuts[4.0] = lambda x: square(square(x))
@@ -140,8 +129,15 @@ def _one_everywhere(x: Any) -> Any:
 
 
 def _operator(x: Any, y: Any) -> Any:
-    """Return ``x ** y``, in which NumPy squares bools as int8 where ``power`` gives int64."""
-    return square(x) if type(y) is int and y == 2 else power(x, y)
+    """Return ``x ** y``, which NumPy computes otherwise than ``power`` in two cases.
+
+    Bools are squared as int8, not as int64, and the root of float16 is ``sqrt``.
+    """
+    if type(y) is int and y == 2:
+        return square(x)
+    if type(y) is float and y == 0.5 and abstractify(x).dtype == np.float16:
+        return sqrt(x)
+    return power(x, y)
 
 
 power = Power()

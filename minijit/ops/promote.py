@@ -61,9 +61,18 @@ def operand_aval(value: Any) -> ShapedArray:
     """Return the aval of an operand; a Python integer of any size is a weak int64.
 
     Whether it fits is decided by :func:`convert`, when the dtype that it takes is known.
+
+    Raises:
+        TypeError: it is neither an array nor a number.
+        UnexpectedTracerError: it was traced by a function that has returned.
     """
     if type(value) is int:
         return ShapedArray((), np.dtype(np.int64), weak_type=True)
+    if value is None or isinstance(value, (str, bytes)):
+        raise TypeError(
+            f"{value!r} is no operand of an array operation (at {user_line()})"
+            + ("; write `x is None` to ask whether there is an array" if value is None else "")
+        )
     return abstractify(value)
 
 
@@ -117,7 +126,20 @@ def _convert_aval(operand: ShapedArray, *, dtype: np.dtype[Any], weak_type: bool
     return ShapedArray(operand.shape, dtype, weak_type)
 
 
+def _check_fits(value: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse a Python integer that ``dtype`` cannot hold."""
+    if type(value) is not int or dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise OverflowError(
+            f"Python integer {value} out of bounds for {dtype.name} (at {user_line()}); "
+            "cast the array to a wider dtype first"
+        )
+
+
 def _convert_eager(xp: Any, operand: Any, *, dtype: np.dtype[Any], weak_type: bool) -> Any:
+    _check_fits(operand, dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         return xp.asarray(operand).astype(dtype)
 
@@ -142,13 +164,7 @@ def convert(value: Any, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
     Raises:
         OverflowError: a Python integer that ``dtype`` cannot hold.
     """
-    if type(value) is int and dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        if not limits.min <= value <= limits.max:
-            raise OverflowError(
-                f"Python integer {value} out of bounds for {dtype.name} (at {user_line()}); "
-                "cast the array to a wider dtype first"
-            )
+    _check_fits(value, dtype)
     if python_scalar_dtype(value) is not None or isinstance(value, np.generic):
         if weak_type and dtype.kind in "if":
             return int(value) if dtype.kind == "i" else float(value)

@@ -5,6 +5,7 @@ A combination and its identity, from which both targets build their loops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +70,8 @@ def _position(name: str) -> Callable[..., Any]:
         operand = xp.asarray(operand)
         kept = [axis for axis in range(operand.ndim) if axis not in axes]
         moved = operand.transpose(*kept, *axes)
-        rows = moved.reshape(*moved.shape[: len(kept)], -1)
+        count = math.prod(operand.shape[axis] for axis in axes)
+        rows = moved.reshape(*moved.shape[: len(kept)], count)
         return getattr(xp, name)(rows, axis=-1)
 
     return eager

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minijit.runtime import pipeline as pipeline
+    from minijit.runtime import placement as placement
 
-__all__ = ["pipeline"]
+__all__ = ["pipeline", "placement"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "pipeline":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("minijit.runtime.pipeline")
+    return importlib.import_module(f"minijit.runtime.{name}")

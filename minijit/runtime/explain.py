@@ -28,6 +28,8 @@ def report_miss(
     else:
         # Of equally near entries the one used last.
         changes = min((differences(signature, old, names) for old in reversed(known)), key=len)
+        # Only what has no part in the signature makes an equal one miss.
+        changes = changes or ["a captured array was resized or reshaped in place"]
     emit("miss", function=function, changes=changes)
     if config.explain_cache_misses:
         _log.warning("%s is traced anew: %s", function, "; ".join(changes))

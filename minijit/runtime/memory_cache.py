@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from minijit.graph.config import config
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import Traced
 from minijit.graph.tree import TreeDef
+from minijit.runtime.captured import Captured
 from minijit.runtime.plan import Plan
 from minijit.runtime.signature import Signature
 
@@ -36,40 +38,54 @@ class Program:
 
 @dataclasses.dataclass(slots=True)
 class Entry:
-    """One signature: its program, and a plan for each memory layout of the inputs."""
+    """One signature: its program, and a plan for each memory layout of the inputs.
 
+    Attributes:
+        signature: Its own.
+        program: The traced function.
+        captured: The program's constants, as they were when it was traced.
+        plans: By layout, the oldest first.
+        layouts: By raw key of a call that goes straight to a plan, that plan's layout.
+        used: When it was used last, by the cache's clock.
+    """
+
+    signature: Signature
     program: Program
+    captured: Captured
     plans: dict[Hashable, Plan] = dataclasses.field(default_factory=dict)
-    raw_keys: list[Hashable] = dataclasses.field(default_factory=list)
+    layouts: dict[Hashable, Hashable] = dataclasses.field(default_factory=dict)
     used: int = 0
-    """When it was used last, by the cache's clock."""
 
 
 Hit = tuple[Callable[[Sequence[Any]], Any], Entry]
 """What a hit needs: how to run a call, and the entry that is thereby used."""
+Inner = tuple[Traced, TreeDef]
+"""A function traced for a call inside another one."""
 
 
 class FunctionCache:
     """Entries of one function.
 
     Every signature is traced once and every layout compiled once, however many threads ask.
+    ``config.cache_entries`` bounds the signatures, and for each the plans and the short cuts.
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self._entries: dict[Signature, Entry] = {}
+        self._inner: dict[Signature, tuple[Inner, Captured]] = {}
         self._lock = threading.RLock()
         self._pending: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        self._orphans: deque[Signature] = deque()
         self.tick: Callable[[], int] = itertools.count(1).__next__
         self.hits: dict[Hashable, Hit] = {}
         """By raw key of a call: the short cut of a hit, which marks the entry with ``tick()``."""
-        self.inner: dict[Signature, tuple[Traced, TreeDef]] = {}
-        """Programs of its calls inside other traced functions."""
         self.traces = 0
         """How often the function was traced; evicted entries count."""
 
     def __len__(self) -> int:
         """Return the number of signatures."""
+        self._drop_orphans()
         return len(self._entries)
 
     def signatures(self) -> list[Signature]:
@@ -87,62 +103,119 @@ class FunctionCache:
         with self._lock:
             self._entries.clear()
             self.hits.clear()
-            self.inner.clear()
+            self._inner.clear()
 
     def program(self, signature: Signature, trace: Callable[[], Program]) -> Entry:
         """Return the entry of ``signature``, tracing it if it is new.
 
-        A trace that raises leaves nothing.
+        It is new as well when an array that it captured has been resized. A trace that raises
+        leaves nothing.
         """
+        self._drop_orphans()
         with self._once(signature):
             with self._lock:
                 entry = self._entries.get(signature)
-                if entry is not None:
+                if entry is not None and entry.captured.unchanged():
                     entry.used = self.tick()
                     return entry
-            entry = Entry(trace(), used=self.tick())
+            program = trace()
+            entry = Entry(signature, program, Captured.of(program.jaxpr), used=self.tick())
             with self._lock:
                 self.traces += 1
+                self._drop(signature)
                 self._entries[signature] = entry
-                self._evict()
+                while len(self._entries) > _limit():
+                    self._drop(min(self._entries, key=lambda old: self._entries[old].used))
             return entry
 
-    def plan(
-        self, signature: Signature, entry: Entry, layout: Hashable, build: Callable[[], Plan]
-    ) -> Plan:
+    def plan(self, entry: Entry, layout: Hashable, build: Callable[[], Plan]) -> Plan:
         """Return the plan of ``entry`` for ``layout``, compiling it if it is new.
 
         A compile that fails takes back the entry, if it has no other plan.
         """
-        with self._once((signature, layout)):
+        with self._once((entry.signature, layout)):
             plan = entry.plans.get(layout)
             if plan is None:
                 try:
                     plan = build()
                 except BaseException:
                     with self._lock:
-                        if not entry.plans and self._entries.get(signature) is entry:
-                            del self._entries[signature]
+                        if not entry.plans and self._holds(entry):
+                            del self._entries[entry.signature]
                     raise
-                entry.plans[layout] = plan
+                with self._lock:
+                    entry.plans[layout] = plan
+                    while len(entry.plans) > _limit():
+                        self._drop_plan(entry, next(iter(entry.plans)))
             return plan
 
     def remember(
-        self, entry: Entry, raw_key: Hashable, run: Callable[[Sequence[Any]], Any]
+        self, entry: Entry, layout: Hashable, raw_key: Hashable, run: Callable[[Sequence[Any]], Any]
     ) -> None:
-        """Let calls with ``raw_key`` go straight to ``run``, as long as ``entry`` is kept."""
+        """Let calls with ``raw_key`` go straight to ``run``, as long as the plan is kept."""
         with self._lock:
-            if any(kept is entry for kept in self._entries.values()):
+            if self._holds(entry) and layout in entry.plans:
                 self.hits[raw_key] = (run, entry)
-                entry.raw_keys.append(raw_key)
+                entry.layouts[raw_key] = layout
+                while len(entry.layouts) > _limit():
+                    self._forget(entry, next(iter(entry.layouts)))
 
-    def _evict(self) -> None:
-        while len(self._entries) > max(1, config.cache_entries):
-            oldest = min(self._entries, key=lambda signature: self._entries[signature].used)
-            for raw_key in self._entries.pop(oldest).raw_keys:
+    def inner(self, signature: Signature) -> Inner | None:
+        """Return the program of a call inside another traced function, if one is kept."""
+        with self._lock:
+            found, captured = self._inner.pop(signature, (None, None))
+            if found is None or captured is None or not captured.unchanged():
+                return None
+            self._inner[signature] = (found, captured)  # the last one now
+            return found
+
+    def keep_inner(self, signature: Signature, inner: Inner) -> None:
+        """Keep the program of such a call for the next one."""
+        traced, _ = inner
+        captured = Captured(
+            traced.captures, (var.aval for var in traced.jaxpr.invars[: len(traced.captures)])
+        )
+        with self._lock:
+            self._inner[signature] = (inner, captured)
+            while len(self._inner) > _limit():
+                del self._inner[next(iter(self._inner))]
+
+    def drop_with(self, owner: object, signature: Signature) -> None:
+        """Drop what is kept for ``signature`` some time after ``owner`` has died."""
+        # Not then and there: it may die while this cache is being changed.
+        weakref.finalize(owner, self._orphans.append, signature).atexit = False
+
+    def _drop_orphans(self) -> None:
+        while self._orphans:
+            signature = self._orphans.popleft()
+            with self._lock:
+                self._drop(signature)
+                self._inner.pop(signature, None)
+
+    def _holds(self, entry: Entry) -> bool:
+        return self._entries.get(entry.signature) is entry
+
+    def _drop(self, signature: Signature) -> None:
+        entry = self._entries.pop(signature, None)
+        if entry is not None:
+            for raw_key in entry.layouts:
                 self.hits.pop(raw_key, None)
+
+    def _drop_plan(self, entry: Entry, layout: Hashable) -> None:
+        del entry.plans[layout]
+        for raw_key in [key for key, plan in entry.layouts.items() if plan == layout]:
+            self._forget(entry, raw_key)
+
+    def _forget(self, entry: Entry, raw_key: Hashable) -> None:
+        del entry.layouts[raw_key]
+        self.hits.pop(raw_key, None)
 
     def _once(self, key: Hashable) -> Any:
         """Return a lock that only threads wanting the same ``key`` share."""
         with self._lock:
             return self._pending.setdefault(key, threading.RLock())
+
+
+def _limit() -> int:
+    entries: int = config.cache_entries
+    return max(1, entries)

@@ -7,11 +7,9 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
-
-import numpy as np
 
 from minijit.backends.base import Backend, Launcher
 from minijit.graph.check import check_jaxpr
@@ -20,16 +18,19 @@ from minijit.graph.events import emit
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
+from minijit.lowering.kernel_ir import Role
 from minijit.lowering.lower import Layout, Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
+from minijit.runtime.captured import Captured
+from minijit.runtime.placement import Placed, layout_of
 from minijit.runtime.plan import EagerStep, KernelStep, Plan, Slot
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.simplify import simplify
 
-__all__ = ["compile_plan", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "layout_of", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -48,44 +49,39 @@ def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
     )
 
 
-def compile_plan(jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend) -> Plan:
+def compile_plan(
+    jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend, captured: Captured | None = None
+) -> Plan:
     """Compile a traced program for inputs of given layouts.
 
     Args:
         jaxpr: The program as traced.
-        layouts: How each input lies in memory.
+        layouts: How each input lies in memory; see :func:`layout_of`.
         backend: The target.
+        captured: Its constants, as they were when it was traced; default: as they are now.
+
+    Raises:
+        CapturedArrayChanged: they are not any more.
     """
+    captured = Captured.of(jaxpr) if captured is None else captured
+    captured.check()
     optimized = optimize(jaxpr)
+    consts = Placed.on(backend, optimized.consts)
     program = Program(optimized)
     parts = plan_partition(optimized, backend)
     known = dict(zip(optimized.invars, layouts, strict=True))
-    known.update(zip(optimized.constvars, map(layout_of, optimized.consts), strict=True))
+    known.update(zip(optimized.constvars, consts.layouts, strict=True))
     kernels = _step("lower", lambda: _lower(program, parts, known))
     sources = [
         [_step("source", partial(backend.emit, lowered.kernel)) for lowered in step]
         for step in kernels
     ]
-    launchers = [[_launcher(backend, source) for source in step] for step in sources]
-    return _step("plan", lambda: _assemble(backend, optimized, parts, kernels, sources, launchers))
-
-
-def layout_of(value: Any) -> Layout:
-    """Return how an array, or a scalar passed by value, lies in memory.
-
-    Raises:
-        TypeError: its strides are no multiples of the element size, as in a packed record.
-    """
-    if not hasattr(value, "strides") or isinstance(value, np.generic):
-        return Layout((), by_value=True)
-    size = value.dtype.itemsize
-    if any(stride % size for stride in value.strides):
-        raise TypeError(
-            f"an array with strides {tuple(value.strides)} of a {size}-byte dtype cannot be read "
-            "in place; make a copy first: numpy.ascontiguousarray(x)"
-        )
-    pairs = zip(value.shape, value.strides, strict=True)
-    return Layout(tuple(stride // size if extent != 1 else 0 for extent, stride in pairs))
+    compiled = [
+        [(lowered, source, _launcher(backend, source)) for lowered, source in pairs]
+        for pairs in map(zip, kernels, sources)
+    ]
+    values = consts.values
+    return _step("plan", lambda: _assemble(backend, optimized, parts, compiled, values, captured))
 
 
 def _step(name: str, run: Callable[[], _T]) -> _T:
@@ -121,13 +117,32 @@ def _lower(
 
 
 # Kernels live as long as a plan uses them: what the caches drop is gone.
-_launchers: weakref.WeakValueDictionary[tuple[str, str, str], Any] = weakref.WeakValueDictionary()
+_launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
 _launchers_lock = threading.Lock()
 
 
+class _Same:
+    """Equals what wraps the same object, and keeps it alive, so that its id stays its own."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
 def _launcher(backend: Backend, source: KernelSource) -> Launcher:
-    """Return the loaded kernel of ``source``; equal sources are compiled once a process."""
-    key = (backend.name, source.text, repr(source.launch))
+    """Return the loaded kernel of ``source``; equal sources are compiled once a process.
+
+    Two user functions may have one name: sources that call different ones are not equal.
+    """
+    names = frozenset((name, _Same(value)) for name, value in source.names.items())
+    key = (backend.name, source.text, repr(source.launch), names)
     launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
         binary = _step("compile", lambda: backend.compile(source))
@@ -159,31 +174,25 @@ def _assemble(
     backend: Backend,
     jaxpr: Jaxpr,
     parts: Partition,
-    kernels: list[list[Lowered]],
-    sources: list[list[KernelSource]],
-    launchers: list[list[Launcher]],
+    compiled: list[list[tuple[Lowered, KernelSource, Launcher]]],
+    consts: tuple[Any, ...],
+    captured: Captured,
 ) -> Plan:
     slots = _Slots(jaxpr)
     steps: list[KernelStep | EagerStep] = []
-    for step, step_kernels, step_sources, step_launchers in zip(
-        parts.steps, kernels, sources, launchers, strict=True
-    ):
+    for step, kernels in zip(parts.steps, compiled, strict=True):
         if isinstance(step, JaxprEqn):
             steps.append(_eager_step(step, slots, parts))
-            continue
-        for lowered, source, launcher in zip(
-            step_kernels, step_sources, step_launchers, strict=True
-        ):
-            steps.append(_kernel_step(backend, lowered, source, launcher, slots))
+        steps += [_kernel_step(backend, *kernel, slots) for kernel in kernels]
     results = tuple(slots[var] for var in jaxpr.outvars if isinstance(var, Var))
     kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
-    consts = tuple(map(backend.asarray, jaxpr.consts))
     return Plan(
         backend,
         _released(steps, kept),
         len(slots.of),
         len(jaxpr.invars),
         consts,
+        captured,
         results,
         jaxpr.name,
         config.debug_nans,
@@ -205,7 +214,7 @@ def _kernel_step(
     outputs: list[Slot] = []
     allocators: list[Callable[[], Any]] = []
     for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
-        if buffer.role.value == "in":
+        if buffer.role is Role.INPUT:
             inputs.append(slots[var])
         else:
             outputs.append(slots[var])

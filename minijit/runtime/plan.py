@@ -11,6 +11,7 @@ import numpy as np
 from minijit.graph.events import emit, subscribers
 from minijit.graph.primitive import Primitive
 from minijit.graph.tree import TreeDef, unflatten
+from minijit.runtime.captured import Captured
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend, Launcher
@@ -76,6 +77,7 @@ class Plan:
         slots: int,
         arguments: int,
         consts: Sequence[Any],
+        captured: Captured,
         results: Sequence[Slot],
         name: str,
         check_nans: bool,
@@ -88,6 +90,7 @@ class Plan:
             slots: How many values there are.
             arguments: How many of them the caller gives.
             consts: Values of the slots after the arguments.
+            captured: What must not have changed when the plan runs.
             results: Slots that are returned.
             name: The function's name, for messages.
             check_nans: Whether a NaN among the results is an error.
@@ -101,10 +104,13 @@ class Plan:
         self._name = name
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
+        run: Callable[[Sequence[Any]], list[Any]]
         run = self._run_single if self._is_single() else self._run
-        self.run: Callable[[Sequence[Any]], list[Any]] = (
-            self._without_nans(run) if check_nans else run
-        )
+        if check_nans:
+            run = self._without_nans(run)
+        if captured:
+            run = _checking(captured, run)
+        self.run = run
 
     @property
     def sources(self) -> tuple[KernelSource, ...]:
@@ -115,21 +121,6 @@ class Plan:
     def eager_steps(self) -> int:
         """How many steps the array library runs at each call."""
         return sum(isinstance(step, EagerStep) for step in self.steps)
-
-    def on_device(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return ``leaves`` as the plan takes them: arrays of its device, scalars as they are."""
-        return [leaf if self._is_in_place(leaf) else self._moved(leaf) for leaf in leaves]
-
-    def takes(self, leaves: Sequence[Any]) -> bool:
-        """Whether ``leaves`` need not be moved."""
-        return all(map(self._is_in_place, leaves))
-
-    def _is_in_place(self, leaf: Any) -> bool:
-        return isinstance(leaf, (bool, int, float, np.generic)) or self.backend.is_array(leaf)
-
-    def _moved(self, array: Any) -> Any:
-        self.copies += 1
-        return self.backend.asarray(array)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         values = [*args, *self._consts, *self._blank]
@@ -226,3 +217,13 @@ class Plan:
         if subscribers:
             emit("launch", kernel=step.source.kernel.name)
         return outputs
+
+
+def _checking(
+    captured: Captured, run: Callable[[Sequence[Any]], list[Any]]
+) -> Callable[[Sequence[Any]], list[Any]]:
+    def checked(args: Sequence[Any]) -> list[Any]:
+        captured.check()
+        return run(args)
+
+    return checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.trace import abstractify
 from minijit.graph.tree import TreeDef
 
-__all__ = ["Signature", "abstract_leaf", "differences", "static_key"]
+__all__ = ["Signature", "abstract_leaf", "differences", "static_key", "weak_static_key"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +78,23 @@ def static_key(name: str, value: Any) -> Hashable:
     return key
 
 
+def weak_static_key(name: str, value: Any) -> Hashable:
+    """Return such a key that does not keep ``value`` alive, if that can be.
+
+    As long as both live, it equals the key of an equal value of the same type.
+
+    Raises:
+        TypeError: ``value`` cannot be hashed, with the argument's name.
+    """
+    try:
+        kind: Hashable = type(value)
+        key = (kind, weakref.ref(value), *_fields(value))
+        hash(key)
+    except TypeError:
+        return static_key(name, value)
+    return key
+
+
 def _typed(value: Any) -> Hashable:
     if isinstance(value, tuple):
         return (type(value), *map(_typed, value))
@@ -84,7 +102,15 @@ def _typed(value: Any) -> Hashable:
         return (frozenset, frozenset(map(_typed, value)))
     if isinstance(value, (float, complex, np.generic)):
         return (type(value), repr(value))  # 0.0 == -0.0, and NaN equals nothing
-    return (type(value), value)
+    return (type(value), value, *_fields(value))
+
+
+def _fields(value: Any) -> tuple[Hashable, ...]:
+    """Return the keys of a dataclass's fields, which its ``==`` compares without their types."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return ()
+    compared = (field.name for field in dataclasses.fields(value) if field.compare)
+    return tuple(_typed(getattr(value, name)) for name in compared)
 
 
 def differences(new: Signature, old: Signature, names: Sequence[str]) -> list[str]:

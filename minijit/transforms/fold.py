@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
@@ -25,8 +27,14 @@ def fold_constants(jaxpr: Jaxpr) -> Jaxpr:
             eqns.append(substituted(eqn, invars))
             continue
         aval = eqn.outvars[0].aval
-        operands = (atom.value for atom in invars if isinstance(atom, Literal))
+        operands = (_operand(atom) for atom in invars if isinstance(atom, Literal))
         with np.errstate(all="ignore"):
             value = np.asarray(eqn.primitive.eager(np, *operands, **eqn.params), aval.dtype)
         environment[eqn.outvars[0]] = Literal(value[()], aval)
     return rebuild(jaxpr, eqns, environment)
+
+
+def _operand(literal: Literal) -> Any:
+    # A Python integer must fit where it is converted; a NumPy integer would wrap.
+    weak_integer = literal.aval.weak_type and literal.aval.dtype.kind == "i"
+    return int(literal.value) if weak_integer else literal.value

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optree
 import pytest
 
 import minijit
+from minijit.api.arguments import Binder
 from minijit.graph.config import config
+from minijit.graph.tree import flatten
 from tests.conftest import Device
 
 Counts = Counter[str]
@@ -237,3 +240,90 @@ def test_stats_count_what_ran(device: Device) -> None:
     assert (stats["signatures"], stats["traces"], stats["plans"]) == (1, 1, 2)
     assert stats["kernels"] >= 2
     assert stats["eager_steps"] >= 2
+
+
+def without_binding(patch: pytest.MonkeyPatch) -> None:
+    def refused(*args: Any) -> Any:
+        raise AssertionError("bound")
+
+    patch.setattr(Binder, "bind", refused)
+
+
+def both(a: Any, tree: Any = None, *rest: Any, n: int = 1, b: Any = 0.0, **more: Any) -> Any:
+    total = a * n + 2 * b
+    for place, leaf in enumerate(flatten((tree, rest, more))[0]):
+        total = total + (place + 3) * leaf
+    return total
+
+
+HITS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "positions": ((F8, F8 + 1, F8 + 2), {}),
+    "keywords": ((), {"b": F8 + 1, "a": F8}),
+    "keywords in another order": ((), {"a": F8, "b": F8 + 1}),
+    "keywords before positions": ((F8,), {"b": 1.5, "tree": F8 + 2}),
+    "static": ((F8,), {"n": 3}),
+    "static among others": ((F8,), {"tree": F8 + 3, "n": 2, "b": F8}),
+    "containers": (({"z": 1, "a": 2}["a"] * F8, {"z": F8, "a": (F8 + 5, None)}), {}),
+    "containers by keyword": ((F8,), {"b": 2.0, "tree": [F8, {"y": F8 + 1, "x": F8 + 2}]}),
+    "rest": ((F8, (), F8 + 1, (F8 + 2, [F8 + 3])), {"zeta": F8, "beta": F8 + 7, "n": 4}),
+}
+
+
+@pytest.mark.parametrize("name", HITS)
+def test_hits_bind_nothing_and_keep_the_order(
+    device: Device, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    args, kwargs = (optree.tree_map(device.put, part) for part in HITS[name])
+    f = minijit.jit(both, static_argnames="n")
+    wants = [both(*HITS[name][0], **HITS[name][1])]
+    np.testing.assert_allclose(device.get(f(*args, **kwargs)), wants[0], rtol=1e-6)
+    without_binding(monkeypatch)
+    for _ in range(2):
+        np.testing.assert_allclose(device.get(f(*args, **kwargs)), wants[0], rtol=1e-6)
+
+
+def test_calls_of_other_forms_do_not_share_short_cuts(device: Device) -> None:
+    f = minijit.jit(both, static_argnames="n")
+    for _ in range(3):
+        for args, kwargs in HITS.values():
+            got = f(*optree.tree_map(device.put, args), **optree.tree_map(device.put, kwargs))
+            np.testing.assert_allclose(device.get(got), both(*args, **kwargs), rtol=1e-6)
+
+
+def test_static_values_of_hits_are_told_apart_by_type(device: Device) -> None:
+    f = minijit.jit(lambda x, n: x * 0 + (10 if n is True else n), static_argnums=1)
+    for _ in range(2):
+        assert [float(device.get(f(device.put(F8), n))[0]) for n in (1, True, 2)] == [1, 10, 2]
+
+
+def test_numbers_beyond_int64_are_refused_at_every_call(device: Device) -> None:
+    f = minijit.jit(lambda x, s: x * s)
+    g = minijit.jit(lambda tree: tree["x"] * tree["s"])
+    x = device.put(F8)
+    for number in (2, 1 << 70, 3, -(1 << 63) - 1, 1 << 63):
+        if abs(number) < 10:
+            np.testing.assert_array_equal(device.get(f(x, number)), F8 * number)
+            np.testing.assert_array_equal(device.get(g({"x": x, "s": number})), F8 * number)
+            np.testing.assert_array_equal(device.get(f(x, s=number)), F8 * number)
+            continue
+        for call in (lambda n: f(x, n), lambda n: f(x, s=n)):
+            with pytest.raises(OverflowError, match=f"argument s: .*{number}.*out of bounds"):
+                call(number)
+        with pytest.raises(OverflowError, match=r"argument tree\['s'\]: .*out of bounds"):
+            g({"x": x, "s": number})
+    limit = -(1 << 63)
+    np.testing.assert_array_equal(device.get(f(x, limit)), F8 * np.float32(limit))
+
+
+def test_plans_of_one_signature_are_bounded(device: Device) -> None:
+    f = minijit.jit(lambda x: x + 1)
+    base = np.arange(64, dtype=np.float32)
+    with config.override(cache_entries=2):
+        for _ in range(2):
+            for step in (1, 2, 3, 4):
+                view = device.put(base)[: 8 * step : step]
+                for _ in range(2):
+                    np.testing.assert_array_equal(device.get(f(view)), device.get(view) + 1)
+        assert f.stats()["plans"] == 2
+        assert len(f._hits) <= 4
+    assert f.stats()["traces"] == 1

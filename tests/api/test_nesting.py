@@ -56,6 +56,28 @@ def test_inner_functions_may_use_outer_values(device: Device) -> None:
         )
 
 
+def test_an_outer_value_that_comes_by_a_list_belongs_to_its_trace(device: Device) -> None:
+    box: list[Any] = [None]
+    inner = minijit.jit(lambda v: v + box[0])
+
+    def outer(x: Any) -> Any:
+        box[0] = x * 2
+        return inner(x)
+
+    f = minijit.jit(outer)
+    for _ in range(2):
+        np.testing.assert_array_equal(device.get(f(device.put(X))), X * 3)
+        f.clear_cache()  # traced again, with the same signature
+
+
+def test_inner_programs_are_bounded(device: Device) -> None:
+    inner = minijit.jit(lambda v: v * 2)
+    outer = minijit.jit(lambda x: [inner(x[:n]) for n in (1, 2, 3, 4)])
+    with minijit.config.override(cache_entries=2):
+        outer(device.put(X))
+        assert len(inner._cache._inner) == 2
+
+
 def test_statics_and_scalars_pass_through(device: Device) -> None:
     inner = minijit.jit(lambda v, n, s: v[:n] * s, static_argnums=1)
     outer = minijit.jit(lambda x, n, s: inner(x, n, s) + inner(x, n, s=2.0), static_argnums=1)

@@ -154,3 +154,23 @@ def test_unhashable_values_are_refused_by_name(device: Device, value: Any, advic
 def test_options_that_make_no_sense(options: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="static_arg"):
         minijit.jit(lambda x, y: x, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    factor: float
+
+    @minijit.jit
+    def apply(self, x: Any) -> Any:
+        return x * self.factor
+
+
+def test_fields_of_static_objects_are_told_apart_by_type(device: Device) -> None:
+    """``Scale(2) == Scale(2.0)``, but they are other programs: int64 and float64."""
+    x = device.put(np.arange(3))
+    scaled = minijit.jit(lambda x, scale: x * scale.factor, static_argnames="scale")
+    for _ in range(2):
+        for factor, dtype in ((2, np.int64), (2.0, np.float64), (-0.0, np.float64)):
+            assert scaled(x, Scale(factor)).dtype == dtype
+            assert Scale(factor).apply(x).dtype == dtype
+    assert scaled._cache_size() == 3

@@ -217,19 +217,44 @@ def test_results_wait_for_the_device() -> None:
 def test_scalars_are_packed_as_their_dtype(dtype: str, value: Any) -> None:
     for given in (value, np.dtype(dtype).type(value)):
         local = BlockPerThread(1, [np.dtype(dtype)])
-        local.pack(local.block.memory, 0, 2**63 + 8, given)
+        local.pack(2**63 + 8, given)
         addresses = (ctypes.c_uint64 * 2).from_address(local.block.address)
         assert ctypes.c_uint64.from_address(addresses[0]).value == 2**63 + 8
         raw = ctypes.string_at(addresses[1], np.dtype(dtype).itemsize)
         assert np.frombuffer(raw, dtype)[0] == np.dtype(dtype).type(value)
 
 
-def test_float16_scalars_travel_as_float32() -> None:
-    local = BlockPerThread(0, [np.dtype(np.float16)])
-    local.pack(local.block.memory, 0, np.float16(0.1))
+def packed_float(dtype: Any, value: Any) -> Any:
+    local = BlockPerThread(0, [np.dtype(dtype)])
+    local.pack(value)
     address = ctypes.c_uint64.from_address(local.block.address).value
-    raw = ctypes.string_at(address, 4)
-    assert np.frombuffer(raw, np.float32)[0] == np.float32(np.float16(0.1))
+    return np.frombuffer(ctypes.string_at(address, 4), np.float32)[0]
+
+
+# The last one is rounded to even if it goes by way of float32.
+@pytest.mark.parametrize("value", [np.float16(0.1), 0.1, 70000, 1e300, 1 + 2**-11 + 2**-40])
+def test_float16_scalars_travel_as_float32(value: Any) -> None:
+    with np.errstate(over="ignore"):
+        assert packed_float(np.float16, value) == np.float32(np.float16(value))
+
+
+def test_numbers_beyond_float32_are_packed_as_infinity() -> None:
+    assert packed_float(np.float32, 1e300) == np.inf
+    assert packed_float(np.float32, -1e300) == -np.inf
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("sign", ["", "u"])
+def test_integers_that_do_not_fit_are_refused(sign: str, dtype: str) -> None:
+    name = sign + dtype
+    local, limits = BlockPerThread(1, [np.dtype(name)]), np.iinfo(name)
+    for number in (limits.min - 1, limits.max + 1, 2**70):
+        with pytest.raises(
+            OverflowError, match=f"Python integer {number} out of bounds for {name}"
+        ):
+            local.pack(8, number)
+    local.pack(8, limits.min)
+    local.pack(8, limits.max)
 
 
 def test_threads_do_not_share_an_argument_block() -> None:

@@ -19,6 +19,10 @@ from minijit.runtime.pipeline import clear_kernels
 from tests.lowering.simt import Pointer, run
 
 
+class OnDevice(Array):
+    """Stands for an array in device memory."""
+
+
 class SimtBackend(CudaBackend):
     """Compiles as the CUDA backend does; NumPy memory, kernels run by the Python stand-in."""
 
@@ -51,13 +55,14 @@ class SimtBackend(CudaBackend):
         return lambda: self.result(np.full(shape, 77, dtype))
 
     def asarray(self, value: Any) -> Any:
-        return np.asarray(value)
+        # What comes from the host is C-ordered on the device, as with CuPy.
+        return np.array(value, order="C").view(OnDevice)
 
     def is_array(self, value: object) -> bool:
-        return isinstance(value, np.ndarray)
+        return isinstance(value, OnDevice)
 
     def result(self, array: Any) -> Any:
-        return array.view(Array)
+        return array.view(OnDevice)
 
     def synchronize(self) -> None:
         """Nothing runs in the background."""
@@ -142,6 +147,36 @@ def test_program_gives_numpys_result(name: str, backend: SimtBackend) -> None:
     for result, wanted in pairs:
         assert result.dtype == wanted.dtype
         np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
+
+
+def on_device(value: Any) -> Any:
+    return value.view(OnDevice) if isinstance(value, np.ndarray) else value
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "transposed": lambda x: x.reshape(8, 6).T,
+    "reversed": lambda x: x.reshape(6, 8)[::-1, ::-1],
+    "stepped": lambda x: np.repeat(x, 2).reshape(6, 16)[:, ::2],
+    "broadcast": lambda x: np.broadcast_to(x[:8], (6, 8)),
+}
+
+
+@pytest.mark.parametrize("put", [on_device, lambda value: value], ids=["device", "host"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_strides_are_those_of_the_device(
+    name: str, put: Callable[[Any], Any], backend: SimtBackend
+) -> None:
+    """Arrays of the device are read in place, others in the strides of their copies."""
+    x, y = floats(6, 8), VIEWS[name](floats(48))
+    f = minijit.jit(lambda x, y: x + y * 2)
+    for _ in range(2):
+        np.testing.assert_array_equal(f(put(x), put(y)), x + y * 2)
+    captured = put(y)
+    g = minijit.jit(lambda x: x + minijit.numpy.multiply(captured, 2))
+    for _ in range(2):
+        np.testing.assert_array_equal(g(put(x)), x + y * 2)
+    copies = 0 if put is on_device else 2
+    assert (f.stats()["copies"], g.stats()["copies"]) == (2 * copies, copies)
 
 
 def test_elementwise_programs_give_numpys_bits(backend: SimtBackend) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -73,6 +76,79 @@ def test_override_restores_also_after_an_error(own: Config) -> None:
     assert own.settings == before
 
 
+def in_thread(work: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(30)
+
+
+def test_a_block_is_for_the_thread_that_opens_it(own: Config) -> None:
+    other = own.version
+    with own.override(device="cpu", debug_nans=True):
+        inside = own.version
+        assert inside != other
+        assert in_thread(lambda: (own.device, own.debug_nans, own.version)) == ("", False, other)
+
+        def nested() -> tuple[bool, int]:
+            with own.override(device="cpu", debug_nans=True):
+                return own.debug_nans, own.version
+
+        assert in_thread(nested) == (True, inside)
+    assert own.version == other
+
+
+def test_an_update_is_for_all_threads_and_stays(own: Config) -> None:
+    with own.override(debug_nans=True):
+        in_thread(lambda: own.update("checks", True))
+        assert (own.checks, own.debug_nans) == (True, True)
+        own.update("debug_nans", False)
+        own.update("default_int", "int64")
+        assert (own.debug_nans, in_thread(lambda: own.debug_nans)) == (True, False)
+        inside = own.version
+    assert (own.checks, own.debug_nans, own.default_int) == (True, False, "int64")
+    assert inside != own.version
+
+
+def test_blocks_that_overlap_leave_nothing(own: Config) -> None:
+    before = own.settings
+    first = own.override(checks=True, num_threads=2)
+    second = own.override(debug_nans=True, num_threads=3)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert (own.checks, own.debug_nans, own.num_threads) == (False, True, 3)
+    second.__exit__(None, None, None)
+    assert own.settings == before
+
+
+def test_what_threads_share_changes_for_all_of_them(own: Config) -> None:
+    seen: list[int] = []
+    own.observe("num_threads", lambda: seen.append(own.num_threads))
+    with own.override(num_threads=3, cache_entries=5, checks=True):
+        both = in_thread(lambda: (own.num_threads, own.cache_entries, own.checks))
+        assert both == (3, 5, False)
+        own.update("num_threads", 7)  # the block keeps what it sets
+    own.update("num_threads", 7)
+    own.update("checks", True)
+    own.update("num_threads", 0)
+    assert seen == [3, 7, 0]
+
+
+def test_tasks_that_take_turns_keep_their_options(own: Config) -> None:
+    async def task(device: str, turns: int) -> list[str]:
+        seen = []
+        with own.override(device=device):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+                seen.append(own.device)
+        return [*seen, own.device]
+
+    async def both() -> list[list[str]]:
+        return await asyncio.gather(task("cpu", 2), task("cuda", 4))
+
+    assert asyncio.run(both()) == [["cpu"] * 2 + [""], ["cuda"] * 4 + [""]]
+    assert own.device == ""
+
+
 def test_the_version_stands_for_what_programs_depend_on(own: Config) -> None:
     first = own.version
     own.update("log_compiles", True)
@@ -114,3 +190,11 @@ def test_nonsense_in_the_environment(name: str, text: str) -> None:
 
 def test_tests_run_with_checks() -> None:
     assert config.checks
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_threads", -1), ("num_threads", 100_000), ("cache_entries", 0)]
+)
+def test_numbers_out_of_range_are_refused(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"option '{name}' is between"):
+        config.update(name, value)

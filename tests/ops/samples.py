@@ -14,6 +14,7 @@ import numpy.typing as npt
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import BOOL
 from minijit.graph.primitive import Kind, Primitive, all_primitives
+from minijit.lowering.source import Emitter
 
 __all__ = [
     "DTYPES",
@@ -21,6 +22,7 @@ __all__ = [
     "assert_same",
     "elementwise_primitives",
     "reduction_primitives",
+    "replaced_by",
     "result_dtype",
     "samples",
     "signatures",
@@ -104,6 +106,14 @@ def elementwise_primitives() -> list[Primitive]:
 def reduction_primitives() -> list[Primitive]:
     """Every reduction."""
     return [p for p in all_primitives() if p.kind is Kind.REDUCTION]
+
+
+def replaced_by(emitter: Emitter, primitive: Primitive) -> bool:
+    """Whether a target computes floats of the primitive by other code than its scalar code."""
+    single = np.dtype(np.float32)
+    if result_dtype(primitive, (single,) * len(primitive.samples)) is None:
+        return False
+    return bool(emitter.function(primitive, single)[1])
 
 
 @functools.cache

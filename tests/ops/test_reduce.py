@@ -10,11 +10,14 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from numpy.exceptions import AxisError
 
 import minijit.numpy as mnp
 from minijit.graph.check import check_jaxpr
-from minijit.graph.primitive import Primitive
+from minijit.graph.primitive import Monoid, Primitive, all_primitives
 from minijit.graph.trace import abstractify, trace_function
+from minijit.ops.define import reduction
+from minijit.ops.reduce import argmax_p, argmin_p
 from minijit.transforms.evaluate import evaluate
 from tests.ops.samples import DTYPES, reduction_primitives, special_values
 
@@ -214,3 +217,45 @@ def _fold(combine: Any, parts: list[Any], dtype: np.dtype[Any]) -> Any:
         else:
             total = (dtype.type(result[0]), np.int64(result[1]))
     return total
+
+
+FOLDS = ("sum", "prod", "max", "min", "any", "all", "ptp", "count_nonzero", "nansum", "nanmax")
+POSITIONS = ("argmax", "argmin", "cumsum", "cumprod")
+
+
+@pytest.mark.parametrize("name", [*FOLDS, *POSITIONS])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_arrays_without_axes_have_two_names_for_none(name: str, axis: int) -> None:
+    function = functools.partial(getattr(np, name), axis=axis)
+    assert_as_numpy(function, np.array(3.0, np.float32))
+    if name in FOLDS:
+        assert_as_numpy(functools.partial(function, keepdims=True), np.array(3.0, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("name", "axis"), [("sum", 1), ("sum", (0,)), ("argmax", 1), ("mean", 0), ("var", -1)]
+)
+def test_other_axes_of_arrays_without_axes_are_refused_as_in_numpy(name: str, axis: Any) -> None:
+    function = functools.partial(getattr(np, name), axis=axis)
+    for call in (function, functools.partial(run, function)):
+        with pytest.raises(AxisError):
+            call(np.array(3.0, np.float32))
+
+
+@pytest.mark.parametrize("primitive", [argmax_p, argmin_p], ids=str)
+def test_eager_positions_of_no_rows(primitive: Primitive) -> None:
+    assert primitive.eager(np, np.zeros((0, 3)), axes=(1,)).shape == (0,)
+    assert primitive.eager(np, np.zeros((2, 0, 3, 4)), axes=(2, 3)).shape == (2, 0)
+
+
+def test_a_monoid_has_its_name_for_itself() -> None:
+    subtle = Monoid("sum", lambda dtype: lambda x, y: x + y + 1, lambda dtype: (dtype.type(0),))
+    with pytest.raises(ValueError, match="another monoid named 'sum'"):
+        reduction(
+            "reduce_subtly",
+            monoid=subtle,
+            result_dtype=lambda dtype: dtype,
+            doc="Not a sum.",
+            eager=lambda xp, x, axes: x,
+        )
+    assert "reduce_subtly" not in {primitive.name for primitive in all_primitives()}

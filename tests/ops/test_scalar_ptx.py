@@ -1,4 +1,7 @@
-"""Every scalar function compiles as a CUDA device function, in the arithmetic of its own type."""
+"""Scalar functions compile as CUDA device functions, in the arithmetic of their own types.
+
+Those in whose place CUDA has others are compiled in tests/lowering/test_cuda_primitives.py.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from numba.cuda import types
 
 import minijit.numpy.elementwise  # noqa: F401 - declares everything
 from minijit.graph.primitive import Primitive
-from tests.ops.samples import Signature, elementwise_primitives, signatures
+from minijit.lowering.cuda_emitter import CudaEmitter
+from tests.lowering.cuda_kernels import gelu
+from tests.ops.samples import Signature, elementwise_primitives, replaced_by, signatures
 
-# libdevice reduces large arguments of these with float64 constants.
-SLOW_PATH_IN_DOUBLE = {"sin", "cos", "tan"}
 # Single precision would not hold the quotient.
 INTEGER_DIVISION = {"floor_divide", "remainder", "fmod"}
-DTYPES = tuple(map(np.dtype, ("bool", "int8", "uint32", "int64", "uint64", "float32", "float64")))
+NAMES = "bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64"
+DTYPES = tuple(map(np.dtype, NAMES))
+EMITTER = CudaEmitter(gelu(64))
+PRIMITIVES = [p for p in elementwise_primitives() if not replaced_by(EMITTER, p)]
 
 
 def ptx_of(primitive: Primitive, signature: Signature) -> str:
@@ -33,11 +39,11 @@ def _numba_name(dtype: np.dtype[Any]) -> str:
     return "boolean" if dtype.kind == "b" else dtype.name
 
 
-@pytest.mark.parametrize("primitive", elementwise_primitives(), ids=str)
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
 def test_compiles_without_wider_arithmetic(primitive: Primitive) -> None:
     for signature in signatures(primitive, DTYPES):
         ptx = ptx_of(primitive, signature)
-        if signature[-1] == np.float32 and primitive.name not in SLOW_PATH_IN_DOUBLE:
+        if signature[-1] == np.float32:
             assert ".f64" not in ptx, signature
         if signature[0].itemsize <= 4 and primitive.name in INTEGER_DIVISION:
             assert not re.search(r"\b(div|rem)\.[su]64", ptx), signature

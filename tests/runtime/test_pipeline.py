@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -10,10 +11,16 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
+from minijit import extend
+from minijit.backends.cpu.backend import CpuBackend
+from minijit.backends.registry import get_backend
+from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
 from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.primitive import Kind, Primitive
 from minijit.lowering.lower import Layout
 from minijit.runtime import pipeline
+from minijit.runtime.placement import Placed, layout_of
 from minijit.runtime.plan import EagerStep, KernelStep
 from tests.conftest import Device
 
@@ -34,12 +41,12 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
     ],
 )
 def test_layouts(value: Any, layout: Layout) -> None:
-    assert pipeline.layout_of(value) == layout
+    assert layout_of(value) == layout
 
 
 def test_strides_that_are_no_elements_are_refused() -> None:
     with pytest.raises(TypeError, match=r"strides \(5,\) of a 4-byte dtype.*ascontiguousarray"):
-        pipeline.layout_of(np.zeros(3, "i1,f4")["f1"])
+        layout_of(np.zeros(3, "i1,f4")["f1"])
 
 
 def test_every_step_is_announced_once(device: Device, counts: Counter[str]) -> None:
@@ -66,6 +73,67 @@ def test_equal_kernels_are_compiled_once_a_process(device: Device, counts: Count
     assert (counts["trace"], counts["compile"]) == (3, 2)
     minijit.jit(other)(device.put(X))  # its kernel has another name
     assert counts["compile"] == 3
+
+
+def test_kernels_of_equal_text_that_run_otherwise_are_compiled_apart(
+    counts: Counter[str],
+) -> None:
+    backend = get_backend("cpu")
+    (source,) = plan_of(lambda x: x * 2.625, np.ones(1 << 16, np.float32)).sources
+    other = dataclasses.replace(
+        source, launch=dataclasses.replace(source.launch, work=source.launch.work + 1)
+    )
+    launchers = [pipeline._launcher(backend, s) for s in (source, other, source, other)]
+    assert launchers[0] is launchers[2] is not launchers[1]
+    assert launchers[1] is launchers[3]
+    assert counts["compile"] == 2
+
+
+def test_functions_of_one_name_are_compiled_apart(device: Device) -> None:
+    def made(factor: float) -> Primitive:
+        def times(x: Any) -> Any:
+            return x * factor
+
+        return Primitive(
+            name="times",
+            kind=Kind.ELEMENTWISE,
+            doc="Multiply.",
+            abstract_eval=lambda x: x,
+            eager=lambda xp, x: x * factor,
+            scalar=extend.typed(lambda dtype: times),
+        )
+
+    two, three = made(2.0), made(3.0)
+    functions = [lambda x, p=p: extend.bind(p, x) for p in (two, three)]  # on one line
+    x = device.put(X)
+    first, second = (minijit.jit(function) for function in functions)
+    kept = [device.get(f(x)) for f in (first, second, first, second)]
+    for got, factor in zip(kept, (2, 3, 2, 3), strict=True):
+        np.testing.assert_array_equal(got, X * factor)
+
+
+def test_copies_to_the_device_come_before_their_layout() -> None:
+    backend = CpuBackend()
+    there = X.T
+    placed = Placed.on(backend, (there, 2.0, Foreign(), ShapedArray((2, 3), np.dtype("f4"))))
+    assert placed.values[0] is there
+    assert placed.copies == 1
+    assert placed.layouts == (
+        Layout((1, 4)),
+        Layout((), by_value=True),
+        Layout((4, 1)),
+        Layout((3, 1)),
+    )
+
+
+class Foreign:
+    """Its own strides are others than those of its copy."""
+
+    shape, strides, dtype = X.shape, (4, 12), X.dtype
+    __cuda_array_interface__ = None
+
+    def get(self) -> Any:
+        return X.copy()
 
 
 def test_checks_look_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,3 +187,11 @@ def test_passes_leave_their_argument_alone() -> None:
     for pass_ in (inline_calls, fold_constants, simplify, own_outputs):
         pass_(jaxpr)
     assert canonical_text(jaxpr) == before
+
+
+def test_a_python_integer_that_does_not_fit_is_refused_while_folding() -> None:
+    inner = minijit.jit(lambda x, step: x + step)
+    outer = minijit.jit(lambda x: inner(x, 300))
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        outer(np.array([1, 2], np.uint8))
+    np.testing.assert_array_equal(outer(np.array([1.5], np.float32)), [301.5])

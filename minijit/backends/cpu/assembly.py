@@ -196,6 +196,61 @@ define private i1 @parallel(ptr %pool, ptr %entry, i64 %units, i64 %bytes, ptr %
 """
 
 LAUNCH = """
+@signed_format = private constant [42 x i8] c"Python integer %S out of bounds for int%d\\00"
+@unsigned_format = private constant [43 x i8] c"Python integer %S out of bounds for uint%d\\00"
+; Stores the bits of a Python or NumPy integer; false, with an exception, when the kind's type has
+; no such number.
+define private i1 @integer(ptr %object, i64 %kind, ptr %place) {
+  %size = and i64 %kind, 3
+  %width = shl i64 8, %size
+  %spare = sub i64 64, %width
+  %signed = icmp ult i64 %kind, 8
+  %widest = icmp eq i64 %kind, 11
+  br i1 %widest, label %unsigned, label %narrow
+narrow:
+  %number = call i64 $PyLong_AsLongLong(ptr %object)
+  %up = shl i64 %number, %spare
+  %arithmetic = ashr i64 %up, %spare
+  %logical = lshr i64 %up, %spare
+  %cut = select i1 %signed, i64 %arithmetic, i64 %logical
+  %fits = icmp eq i64 %cut, %number
+  br label %converted
+; Its conversion takes nothing but Python's own integers.
+unsigned:
+  %index = call ptr $PyNumber_Index(ptr %object)
+  %none = icmp eq ptr %index, null
+  br i1 %none, label %failed, label %found
+found:
+  %large = call i64 $PyLong_AsUnsignedLongLong(ptr %index)
+  call void $Py_DecRef(ptr %index)
+  br label %converted
+converted:
+  %bits = phi i64 [ %number, %narrow ], [ %large, %found ]
+  %inside = phi i1 [ %fits, %narrow ], [ true, %found ]
+  store i64 %bits, ptr %place
+  %suspect = icmp eq i64 %bits, -1
+  br i1 %suspect, label %check, label %judge
+check:
+  %error = call ptr $PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  br i1 %fine, label %judge, label %wrong
+wrong:
+  %overflow = call i32 $PyErr_ExceptionMatches(ptr $OverflowError)
+  %large_too = icmp ne i32 %overflow, 0
+  br i1 %large_too, label %refuse, label %failed
+judge:
+  br i1 %inside, label %done, label %refuse
+refuse:
+  %format = select i1 %signed, ptr @signed_format, ptr @unsigned_format
+  %bits_wide = trunc i64 %width to i32
+  %raised = call ptr (ptr, ptr, ...) $PyErr_Format(ptr $OverflowError, ptr %format,
+                                                   ptr %object, i32 %bits_wide)
+  br label %failed
+failed:
+  ret i1 false
+done:
+  ret i1 true
+}
 ; PyCFunction with one argument: self is the launch record, the argument a tuple.
 define ptr @launch(ptr %self, ptr %tuple) {
 start:
@@ -217,7 +272,7 @@ start:
   %args = alloca i64, i64 %count
   br label %next
 next:
-  %i = phi i64 [ 0, %start ], [ %i1, %store ]
+  %i = phi i64 [ 0, %start ], [ %i1, %store ], [ %i1, %whole ]
   %all = icmp sge i64 %i, %count
   br i1 %all, label %run, label %one
 one:
@@ -226,8 +281,9 @@ one:
   %object = load ptr, ptr %pobject
   %pkind = getelementptr i64, ptr %kinds, i64 %i
   %kind = load i64, ptr %pkind
-  switch i64 %kind, label %buffer [ i64 1, label %real i64 2, label %real i64 3, label %signed
-                                    i64 4, label %unsigned i64 5, label %truth ]
+  %place = getelementptr i64, ptr %args, i64 %i
+  switch i64 %kind, label %whole [ i64 0, label %buffer i64 1, label %real i64 2, label %real
+                                   i64 3, label %truth ]
 buffer:
   %pdata = getelementptr i8, ptr %object, i64 $data
   %address = load i64, ptr %pdata
@@ -242,23 +298,17 @@ real:
   %single = icmp eq i64 %kind, 1
   %rbits = select i1 %single, i64 %fwide, i64 %dbits
   br label %converted
-signed:
-  %sbits = call i64 $PyLong_AsLongLong(ptr %object)
-  %ssuspect = icmp eq i64 %sbits, -1
-  br label %converted
-unsigned:
-  %ubits = call i64 $PyLong_AsUnsignedLongLongMask(ptr %object)
-  %ususpect = icmp eq i64 %ubits, -1
-  br label %converted
+whole:
+  %taken = call i1 @integer(ptr %object, i64 %kind, ptr %place)
+  br i1 %taken, label %next, label %failed
 truth:
   %tbits32 = call i32 $PyObject_IsTrue(ptr %object)
   %tbits = sext i32 %tbits32 to i64
   %tsuspect = icmp eq i64 %tbits, -1
   br label %converted
 converted:
-  %bits = phi i64 [ %rbits, %real ], [ %sbits, %signed ], [ %ubits, %unsigned ], [ %tbits, %truth ]
-  %suspect = phi i1 [ %dsuspect, %real ], [ %ssuspect, %signed ], [ %ususpect, %unsigned ],
-                    [ %tsuspect, %truth ]
+  %bits = phi i64 [ %rbits, %real ], [ %tbits, %truth ]
+  %suspect = phi i1 [ %dsuspect, %real ], [ %tsuspect, %truth ]
   br i1 %suspect, label %check, label %store
 check:
   %error = call ptr $PyErr_Occurred()
@@ -266,7 +316,6 @@ check:
   br i1 %fine, label %store, label %failed
 store:
   %value = phi i64 [ %address, %buffer ], [ %bits, %converted ], [ %bits, %check ]
-  %place = getelementptr i64, ptr %args, i64 %i
   store i64 %value, ptr %place
   br label %next
 run:

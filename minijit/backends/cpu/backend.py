@@ -47,18 +47,13 @@ class CpuBackend:
         return partial(Array if is_small(shape, dtype) else empty, shape, dtype)
 
     def asarray(self, value: Any) -> np.ndarray[Any, Any]:
-        """Return ``value`` as a NumPy array that kernels can read.
+        """Return ``value`` as a NumPy array.
 
-        An array of another device is copied by its ``get`` method (CuPy), and so is one whose
-        elements do not lie at multiples of their size (a field of a structured array).
+        An array of another device is copied by its ``get`` method (CuPy).
         """
         if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
             value = value.get()
-        array = np.asarray(value)
-        size = array.itemsize
-        if not array.flags.aligned or any(stride % size for stride in array.strides):
-            return array.copy()
-        return array
+        return np.asarray(value)
 
     def is_array(self, value: object) -> bool:
         """Whether ``value`` is a NumPy array."""

@@ -7,29 +7,23 @@ import functools
 import importlib.util
 import linecache
 import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.base import Binary
-from minijit.backends.cpu.loader import MATH_LIBRARY
+from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
+from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.source import KernelSource
 
-__all__ = ["assembly", "compile_source", "cpu_fingerprint", "llvm_code"]
+__all__ = ["assembly", "compile_source", "llvm_code"]
 
 _LLVM_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-
-
-def cpu_fingerprint() -> str:
-    """Return what object code depends on beside its source: processor, features, LLVM and Numba."""
-    import llvmlite.binding as llvm
-    import numba
-
-    features = llvm.get_host_cpu_features().flatten()
-    version = ".".join(map(str, llvm.llvm_version_info))
-    return f"{llvm.get_host_cpu_name()} {features} llvm {version} numba {numba.__version__}"
 
 
 def compile_source(source: KernelSource) -> Binary:
@@ -41,14 +35,12 @@ def compile_source(source: KernelSource) -> Binary:
     Raises:
         RuntimeError: the code calls a function that is neither its own nor in the C library.
     """
-    module = _optimised(source)
-    calls = [
-        f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")
-    ]
+    with compiler_lock:
+        code = _machine().emit_object(_optimised(source))
+    calls = tuple(undefined_symbols(code))
     missing = [name for name in calls if not _in_c_library(name)]
     if missing:
         raise RuntimeError(f"kernel {source.kernel.name} calls unknown functions {missing}")
-    code = _machine().emit_object(module)
     return Binary(code, source.kernel.name, {"bytes": len(code), "library_calls": len(calls)})
 
 
@@ -65,7 +57,9 @@ def llvm_code(source: KernelSource) -> str:
 def _spare_scipy() -> None:
     """Keep Numba's first compile from importing SciPy's linear algebra: half of its time.
 
-    Numba imports it only to note whether it is there, and again where it is used.
+    Numba imports it only to note whether it is there, and again where it is used. The caller holds
+    Numba's compiler lock: of two threads the second would take the first one's patch for Numba's
+    own function.
     """
     if "numba.np.arraymath" in sys.modules:
         return
@@ -87,18 +81,7 @@ def _spare_scipy() -> None:
 
 @functools.cache
 def _machine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="pic",
-        codemodel="jitdefault",
-        jit=True,
-    )
+    return target_machine(3)
 
 
 def _in_c_library(name: str) -> bool:
@@ -120,9 +103,18 @@ def _passed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype == np.float16 else dtype
 
 
-def _function(source: KernelSource) -> FunctionType:
-    filename = f"<minijit {source.kernel.name}>"
+@contextmanager
+def _readable(source: KernelSource) -> Iterator[str]:
+    """Let Numba's messages quote the source, under a file name of its own, while it compiles."""
+    filename = f"<minijit {source.kernel.name} {zlib.crc32(source.text.encode()):08x}>"
     linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+    try:
+        yield filename
+    finally:
+        linecache.cache.pop(filename, None)
+
+
+def _function(source: KernelSource, filename: str) -> FunctionType:
     namespace = dict(source.names)
     exec(compile(source.text, filename, "exec"), namespace)
     function = namespace[source.kernel.name]
@@ -141,7 +133,6 @@ def _optimised(source: KernelSource) -> Any:
 
     launch: CpuLaunch = source.launch
     kernel = source.kernel
-    _spare_scipy()
     flags = Flags()
     flags.noalias = True
     flags.error_model = "numpy"
@@ -153,7 +144,8 @@ def _optimised(source: KernelSource) -> Any:
     arguments += [types.CPointer(from_dtype(_pointee(s.dtype))) for s in launch.scratch]
     arguments += [types.CPointer(from_dtype(_pointee(b.dtype))) for b in kernel.buffers]
     arguments += [from_dtype(_passed(a.dtype)) for a in kernel.arguments]
-    with global_compiler_lock:
+    with global_compiler_lock, _readable(source) as filename:
+        _spare_scipy()
         context = cpu_target.target_context
         library = context.codegen().create_library(kernel.name)
         # Numba would simplify each function first, and unroll short loops that are to be vectors.
@@ -161,7 +153,7 @@ def _optimised(source: KernelSource) -> Any:
         result = compile_extra(
             cpu_target.typing_context,
             context,
-            _function(source),
+            _function(source, filename),
             tuple(arguments),
             types.void,
             flags,
@@ -180,6 +172,8 @@ def _optimised(source: KernelSource) -> Any:
         # Numba's own bookkeeping, named by a counter of the process: nothing here uses it.
         variable.linkage = "internal"
     _optimise(module, launch)
+    if np.dtype(np.float16) in kernel.dtypes:
+        module.link_in(llvm.parse_assembly(HALF_SUPPORT))
     return module
 
 

@@ -39,16 +39,15 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
     if dtype.kind == "f":
         # float16 arguments are passed as float64, so that the kernel rounds them only once.
         return Kind.FLOAT32 if dtype == np.float32 else Kind.FLOAT64
-    if dtype.kind == "b":
-        return Kind.BOOL
-    return Kind.UNSIGNED if dtype == np.uint64 else Kind.SIGNED
+    return Kind[dtype.name.upper()]
 
 
 def make_launcher(source: KernelSource, code: Code) -> Launcher:
     """Return the function that runs a kernel on a tuple of its buffers and scalar arguments.
 
     Arrays must be NumPy arrays of the declared sizes: nothing is checked. A scalar is anything that
-    ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared.
+    ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared; an integer that
+    the dtype cannot hold is an OverflowError, as in NumPy.
     """
     kernel, launch = source.kernel, source.launch
     kinds = [Kind.BUFFER] * len(kernel.buffers) + [_kind(a.dtype) for a in kernel.arguments]

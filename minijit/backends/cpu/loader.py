@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 from typing import Any
 
-__all__ = ["MATH_LIBRARY", "Code", "load_object", "load_text"]
+__all__ = ["MATH_LIBRARY", "Code", "compiler_lock", "load_object", "load_text", "target_machine"]
 
 MATH_LIBRARY = {"linux": "libm.so.6", "darwin": "libSystem.dylib", "win32": "ucrtbase.dll"}
 """The library with C's mathematical functions, by ``sys.platform``."""
 
 _MAGIC = {"linux": b"\x7fELF", "darwin": b"\xcf\xfa\xed\xfe", "win32": b"\x64\x86"}
-_lock = threading.Lock()
+
+compiler_lock = threading.RLock()
+"""Held by whoever uses LLVM. A fork waits for it: LLVM's own locks, held by a thread that does not
+exist in the child, would stop the child's first compile for ever."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=compiler_lock.acquire,
+        after_in_parent=compiler_lock.release,
+        after_in_child=compiler_lock.release,
+    )
 
 
 class Code:
@@ -46,19 +57,25 @@ def _target() -> Any:
     return llvm.Target.from_default_triple()
 
 
-def _engine(module: Any) -> Any:
+def target_machine(opt: int) -> Any:
+    """Return a new LLVM target machine: this processor, optimising at level ``opt``."""
     import llvmlite.binding as llvm
 
-    # The engine owns its target machine: it cannot be shared.
-    machine = _target().create_target_machine(
+    return _target().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=2,
+        opt=opt,
         reloc="pic",
         codemodel="jitdefault",
         jit=True,
     )
-    return llvm.create_mcjit_compiler(module, machine)
+
+
+def _engine(module: Any) -> Any:
+    import llvmlite.binding as llvm
+
+    # The engine owns its target machine: it cannot be shared.
+    return llvm.create_mcjit_compiler(module, target_machine(2))
 
 
 def load_object(code: bytes) -> Code:
@@ -73,7 +90,7 @@ def load_object(code: bytes) -> Code:
     if not code.startswith(_MAGIC[sys.platform]):
         raise RuntimeError("this is no object code for this system")
 
-    with _lock:
+    with compiler_lock:
         _target()
         engine = _engine(llvm.parse_assembly(""))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -85,7 +102,7 @@ def load_text(text: str) -> Code:
     """Compile LLVM assembly and load it."""
     import llvmlite.binding as llvm
 
-    with _lock:
+    with compiler_lock:
         _target()
         engine = _engine(llvm.parse_assembly(text))
         engine.finalize_object()

@@ -34,14 +34,18 @@ _lock = threading.RLock()
 
 
 _PYTHON_FUNCTIONS = (
+    "PyErr_ExceptionMatches",
+    "PyErr_Format",
     "PyErr_NoMemory",
     "PyErr_Occurred",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",
     "PyFloat_AsDouble",
     "PyLong_AsLongLong",
-    "PyLong_AsUnsignedLongLongMask",
+    "PyLong_AsUnsignedLongLong",
+    "PyNumber_Index",
     "PyObject_IsTrue",
+    "Py_DecRef",
     "Py_IncRef",
 )
 _THREAD_FUNCTIONS = (
@@ -56,14 +60,21 @@ _THREAD_FUNCTIONS = (
 
 
 class Kind(enum.IntEnum):
-    """How an argument of a launch is converted."""
+    """How an argument of a launch is converted; integers must fit."""
 
     BUFFER = 0
     FLOAT32 = 1
     FLOAT64 = 2
-    SIGNED = 3
-    UNSIGNED = 4
-    BOOL = 5
+    BOOL = 3
+    # The last two bits tell the width.
+    INT8 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    UINT8 = 8
+    UINT16 = 9
+    UINT32 = 10
+    UINT64 = 11
 
 
 class Mode(enum.IntEnum):
@@ -128,6 +139,7 @@ def _native_code() -> Code:
     item, data = _offsets()
     fields: dict[str, Any] = {name: _python(name) for name in _PYTHON_FUNCTIONS}
     fields["none"] = f"inttoptr (i64 {id(None)} to ptr)"
+    fields["OverflowError"] = f"inttoptr (i64 {id(OverflowError)} to ptr)"
     fields |= {"item": item, "data": data, "header": HEADER}
     fields |= {name: _libc(name) for name in ("malloc", "free")}
     pool = assembly.NO_POOL

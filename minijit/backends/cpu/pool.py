@@ -43,6 +43,7 @@ def _new_record() -> np.ndarray[Any, np.dtype[np.int64]]:
     memory = np.zeros(Slot.SIZE + 8, np.int64)
     skipped = -memory.ctypes.data % 64 // 8
     record = memory[skipped : skipped + Slot.SIZE]
+    record[Slot.WANTED] = available_threads() - 1
     _reset(record)
     # Threads do not survive a fork: the child starts its own at its first parallel launch.
     if THREADS_SUPPORTED:
@@ -65,13 +66,9 @@ def set_threads(count: int) -> None:
     _record()[Slot.WANTED] = max(count - 1, 0)
 
 
-@functools.lru_cache(1)
-def _follow(threads: int) -> None:
-    """Take over a setting that differs from the one taken over last."""
-    set_threads(threads)
-
-
 def pool_address() -> int:
-    """Return the address of the pool's record, for launch records; settings are read here."""
-    _follow(available_threads())
+    """Return the address of the pool's record, for launch records."""
     return int(_record().ctypes.data)
+
+
+config.observe("num_threads", lambda: set_threads(available_threads()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 import threading
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ class ArgumentBlock:
 
 
 class BlockPerThread(threading.local):
-    """The calling thread's ``block``, and ``pack(memory, 0, *pointers, *scalars)`` that fills it.
+    """The calling thread's ``block``, and :meth:`pack`, which fills it.
 
     The launch releases the GIL while the driver reads the block, so threads must not share one.
     """
@@ -53,4 +54,34 @@ class BlockPerThread(threading.local):
         codes = [_CODES[dtype.name] for dtype in scalars]
         padded = [f"{code}{_SLOT - struct.calcsize('=' + code)}x" for code in codes]
         self.block = ArgumentBlock(pointers + len(codes))
-        self.pack = struct.Struct("=" + "Q" * pointers + "".join(padded)).pack_into
+        self._pack = struct.Struct("=" + "Q" * pointers + "".join(padded)).pack_into
+        self._scalars = tuple(scalars)
+        self._in_halves = np.dtype(np.float16) in self._scalars
+
+    def pack(self, *values: Any) -> None:
+        """Write the addresses, then the scalars; numbers beyond a float dtype become infinite.
+
+        Raises:
+            OverflowError: an integer that its dtype cannot hold.
+        """
+        if not self._in_halves:  # which must be rounded from what is given, not from float32
+            try:
+                self._pack(self.block.memory, 0, *values)
+                return
+            except (OverflowError, struct.error):
+                pass  # number by number, below, the reason is known
+        pointers = len(values) - len(self._scalars)
+        held = map(_held, values[pointers:], self._scalars)
+        self._pack(self.block.memory, 0, *values[:pointers], *held)
+
+
+def _held(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number as its dtype holds it."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return dtype.type(value)
+    if dtype.kind in "iu":
+        limits, number = np.iinfo(dtype), operator.index(value)
+        if not limits.min <= number <= limits.max:
+            raise OverflowError(f"Python integer {number} out of bounds for {dtype.name}")
+    return value

@@ -171,9 +171,8 @@ def _launcher(
         if low_bits & _ALIGNMENT_MASK:
             unaligned(arguments)
             return
-        block = local.block
-        local.pack(block.memory, 0, *pointers, *arguments[buffers:])
-        run(block.address)
+        local.pack(*pointers, *arguments[buffers:])
+        run(local.block.address)
 
     return launch
 
