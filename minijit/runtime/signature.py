@@ -87,7 +87,7 @@ def weak_static_key(name: str, value: Any) -> Hashable:
         TypeError: ``value`` cannot be hashed, with the argument's name.
     """
     try:
-        kind: Hashable = type(value)
+        kind: Any = type(value)
         key = (kind, weakref.ref(value), *_fields(value))
         hash(key)
     except TypeError:
