@@ -25,8 +25,8 @@ from minijit.lowering.source import KernelSource
 ARCHITECTURES = ((8, 0), (9, 0))
 # libdevice reduces large arguments of these with float64 constants.
 FLOAT64_INSIDE = {"sin", "cos", "tan"}
-# An integer of 64 bits is divided by such an instruction; no index may be.
-DIVISIONS = {"floor_divide", "remainder", "fmod", "div"}
+# Only a user's division of 64-bit integers is one in the code; no index may be.
+INTEGER_DIVISIONS = {"floor_divide", "remainder", "fmod"}
 
 _FLOAT64 = re.compile(r"^\s*(?!\.reg)\S*\.f64\b", re.MULTILINE)
 _DIVISION = re.compile(r"\b(?:div|rem)\.[su]64")
@@ -95,9 +95,14 @@ def check(kernel: Kernel, cc: tuple[int, int], *, vectors: bool = True) -> Binar
     assert 0 < used["registers"] <= 128, note
     assert result.binary.code.startswith(b"\x7fELF")
     operations = {s.op.name for s in kernel.body if isinstance(s, Map)}
+    divided = {
+        s.args[0].dtype
+        for s in kernel.body
+        if isinstance(s, Map) and s.op.name in INTEGER_DIVISIONS
+    }
     if np.dtype(np.float64) not in _dtypes(kernel) and not operations & FLOAT64_INSIDE:
         assert not _FLOAT64.search(ptx), note
-    if not operations & DIVISIONS:
+    if not divided & {np.dtype(np.int64), np.dtype(np.uint64)}:
         assert not _DIVISION.search(ptx), note
     if vectors and _is_contiguous_map(kernel):
         _check_vectors(kernel, source, ptx, note)

@@ -17,9 +17,6 @@ from tests.cuda_checks import ARCHITECTURES, check, compiled, digest, recorded
 from tests.documents import ROOT
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("[!_]*.py"))
-# Five float64 functions in a row are too long a body to be unrolled for two neighbours: a thread
-# takes one element, and a warp still moves whole lines.
-TOO_LONG_FOR_VECTORS = {"black_scholes"}
 
 
 def run_example(example: str, *options: str) -> str:
@@ -61,7 +58,7 @@ def test_kernels_of_example(example: str) -> None:
     assert kernels
     for kernel in kernels.values():
         for cc in ARCHITECTURES:
-            check(kernel, cc, vectors=example not in TOO_LONG_FOR_VECTORS)
+            check(kernel, cc)
 
 
 def test_cubins_are_the_same_bytes_in_two_processes() -> None:

@@ -23,15 +23,20 @@ _LARGE = 2**20
 _LONG_BODY = 40
 _REGISTER_BYTES = 256
 _SCALAR_GROUPS = 4
+_EASY_LANES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MapShape:
-    """How many elements a thread takes, ``groups`` times ``chunk`` neighbours."""
+    """How many elements a thread takes, ``groups`` times ``chunk`` neighbours.
+
+    ``written``: the body is written out for each neighbour, since a loop would not unroll.
+    """
 
     chunk: int
     groups: int
     threads: int
+    written: bool = False
 
     @property
     def lanes(self) -> int:
@@ -53,11 +58,16 @@ def emit_map(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSour
     """Write a kernel without reductions."""
     size = math.prod(kernel.rows)
     shape = _choose(kernel, size, vectorize)
-    most = min(work or shape.lanes, unrolled_lanes(kernel.body))
+    widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
+    most = unrolled_lanes(kernel.body)
+    if work is None and most < _EASY_LANES and shape.chunk == VECTOR_BYTES // widest == 2:
+        # float64 functions are long: a loop over the two elements of a vector might not unroll.
+        shape = dataclasses.replace(shape, groups=1, written=True)
+        return finished(MapEmitter(kernel, shape, size), -(-size // shape.tile), vectorize)
+    most = min(work or shape.lanes, most)
     while shape.lanes > most:
         halved = "groups" if shape.groups > 1 else "chunk"
         shape = dataclasses.replace(shape, **{halved: getattr(shape, halved) // 2})
-    widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
     if shape.chunk * widest < VECTOR_BYTES:
         # Too few neighbours for a vector: take elements side by side with other threads instead.
         shape = dataclasses.replace(shape, chunk=1, groups=shape.lanes)
@@ -285,15 +295,33 @@ class MapEmitter(CudaEmitter):
 
     def _compute(self) -> None:
         memory = any(isinstance(s, Load | Store) for s in self.body)
-        with self._group() as first, self._lane(first) as lane, contextlib.ExitStack() as stack:
-            if self.tail and memory:
-                stack.enter_context(self.writer.block(f"if {self.inside}:"))
-            for load in self.loads:
-                self.writer.line(f"{load.out.name} = {load.out.name}_[{lane}]")
-            for statement in self.body:
-                self.statement(statement)
-            for store in self.stores:
-                self.writer.line(f"o{store.buffer}_[{lane}] = {self.operand(store.value)}")
+        with self._group() as first:
+            for lanes in self._lanes(first):
+                with lanes as lane, contextlib.ExitStack() as stack:
+                    if self.tail and memory:
+                        stack.enter_context(self.writer.block(f"if {self.inside}:"))
+                    for load in self.loads:
+                        self.writer.line(f"{load.out.name} = {load.out.name}_[{lane}]")
+                    for statement in self.body:
+                        self.statement(statement)
+                    for store in self.stores:
+                        value = self.operand(store.value)
+                        self.writer.line(f"o{store.buffer}_[{lane}] = {value}")
+
+    def _lanes(self, first: str) -> Iterator[contextlib.AbstractContextManager[str]]:
+        """Yield one loop over a chunk, or each of its lanes where they are written out."""
+        if not self.shape.written:
+            yield self._lane(first)
+            return
+        for lane in range(self.shape.chunk):
+            yield self._one_lane(lane)
+
+    @contextlib.contextmanager
+    def _one_lane(self, lane: int) -> Iterator[str]:
+        name = self.dims[self.inner]
+        self.dims[self.inner] = _plus(name, lane)
+        yield str(lane)
+        self.dims[self.inner] = name
 
 
 def _plus(code: str, number: int) -> str:
