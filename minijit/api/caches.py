@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import types
 import weakref
 from collections.abc import Hashable
 from typing import Any
 
 from minijit import runtime
+from minijit.graph.locks import process_lock
 from minijit.runtime.memory_cache import FunctionCache
 
 __all__ = ["clear_caches", "shared_cache"]
 
 _caches: weakref.WeakKeyDictionary[Any, dict[Hashable, FunctionCache]] = weakref.WeakKeyDictionary()
 _all: weakref.WeakSet[FunctionCache] = weakref.WeakSet()
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def shared_cache(function: Any, options: Hashable) -> FunctionCache:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -12,15 +11,17 @@ import numpy as np
 
 from minijit.backends.base import Backend
 from minijit.graph.config import config
+from minijit.graph.locks import process_lock
 
 __all__ = ["adopt", "backend_of", "default_device", "devices", "get_backend"]
 
 _FACTORIES = {
     "cpu": ("minijit.backends.cpu.backend", "CpuBackend"),
     "cuda": ("minijit.backends.cuda.backend", "CudaBackend"),
+    "cuda-emulated": ("minijit.backends.emulator.backend", "EmulatedBackend"),
 }
 _backends: dict[str, Backend] = {}
-_lock = threading.Lock()
+_lock = process_lock()
 _DLPACK_HOST = 1  # kDLCPU of the DLPack standard
 
 
@@ -74,9 +75,9 @@ def adopt(value: Any) -> Any:
 
 
 def devices() -> tuple[str, ...]:
-    """Return the names of the devices that can be used now, the default one first."""
+    """Return the names of the real devices that can be used now, the default one first."""
     usable = []
-    for name in _FACTORIES:
+    for name in ("cpu", "cuda"):
         try:
             get_backend(name)
         except (ImportError, RuntimeError):
@@ -87,7 +88,10 @@ def devices() -> tuple[str, ...]:
 
 @contextmanager
 def default_device(name: str) -> Iterator[None]:
-    """Run everything in the ``with`` block on the device called ``name`` (``"cpu"``, ``"cuda"``).
+    """Run everything in the ``with`` block on the device called ``name``.
+
+    The devices are ``"cpu"``, ``"cuda"``, and ``"cuda-emulated"``, which runs the very CUDA kernels
+    without a GPU: slowly, with every access checked.
 
     Other threads are not concerned: each opens a block of its own, or all follow
     ``config.update("device", name)``. Arrays that live elsewhere are copied over, which ``stats``

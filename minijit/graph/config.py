@@ -19,7 +19,7 @@ class Settings:
     """Every option with its default.
 
     Attributes:
-        device: ``"cpu"``, ``"cuda"``, or ``""`` to follow the inputs (CuPy arrays run on CUDA).
+        device: ``"cpu"``, ``"cuda"``, ``"cuda-emulated"``, or ``""`` to follow the inputs.
         default_float: Dtype that creation functions give floating-point data.
         default_int: Dtype that creation functions give integer data.
         checks: Verify the graph and the kernels after every step of the pipeline.
@@ -202,6 +202,7 @@ class Config:
             object.__setattr__(self, name, value)
 
 
+_DEVICES = ("", "cpu", "cuda", "cuda-emulated")
 _RANGES = {"cache_entries": range(1, 2**31), "num_threads": range(1025)}
 
 
@@ -221,8 +222,8 @@ def _checked(options: Mapping[str, object]) -> dict[str, Any]:
         default = _FIELDS[name].default
         if type(value) is not type(default):
             raise TypeError(f"option {name!r} takes {type(default).__name__}, not {value!r}")
-        if name == "device" and value not in ("", "cpu", "cuda"):
-            raise ValueError(f"option 'device' is one of '', 'cpu', 'cuda', not {value!r}")
+        if name == "device" and value not in _DEVICES:
+            raise ValueError(f"option 'device' is one of {_DEVICES}, not {value!r}")
         if name in _RANGES and value not in _RANGES[name]:
             low, high = _RANGES[name][0], _RANGES[name][-1]
             raise ValueError(f"option {name!r} is between {low} and {high}, not {value!r}")

@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import functools
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from minijit.graph.locks import process_lock
 from minijit.graph.primitive import Primitive
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
@@ -22,7 +22,7 @@ __all__ = ["UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "uni
 
 UNIT_NS = 8_000
 """Work that one unit should hold: small against a launch in parallel, large against its claim."""
-_lock = threading.Lock()
+_lock = process_lock()
 _SAME_FUNCTION = {"pow": "power", "float_power": "power"}
 _ACCESS_NS = 0.05
 _FLOP_NS = 0.007

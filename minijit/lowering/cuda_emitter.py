@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -59,13 +59,16 @@ def _scalar_function(op: Primitive, dtype: np.dtype[Any]) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _combination(monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Any:
+def _combination(
+    name: str, combine: Callable[[np.dtype[Any]], Any], dtypes: tuple[np.dtype[Any], ...]
+) -> Any:
+    """Return the function of a combination: one object for one code, whatever it is asked for."""
     from minijit.kernels.cuda import VOCABULARY
     from minijit.kernels.cuda.block import typed_combination
 
-    if monoid.name in _EXTREMA and len(dtypes) == 1:
-        return VOCABULARY[_EXTREMA[monoid.name]]
-    return typed_combination(monoid.combine(dtypes[0]), dtypes)
+    if name in _EXTREMA and len(dtypes) == 1:
+        return VOCABULARY[_EXTREMA[name]]
+    return typed_combination(combine(dtypes[0]), dtypes)
 
 
 class CudaEmitter(Emitter):
@@ -194,4 +197,4 @@ class CudaEmitter(Emitter):
     @staticmethod
     def combination(monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Any:
         """Return the device function that combines two sets of accumulators."""
-        return _combination(monoid, dtypes)
+        return _combination(monoid.name, monoid.combine, dtypes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,6 +15,7 @@ from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.locks import process_lock
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Role
@@ -118,7 +118,7 @@ def _lower(
 
 # Kernels live as long as a plan uses them: what the caches drop is gone.
 _launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-_launchers_lock = threading.Lock()
+_launchers_lock = process_lock()
 
 
 class _Same:
@@ -142,7 +142,7 @@ def _launcher(backend: Backend, source: KernelSource) -> Launcher:
     Two user functions may have one name: sources that call different ones are not equal.
     """
     names = frozenset((name, _Same(value)) for name, value in source.names.items())
-    key = (backend.name, source.text, repr(source.launch), names)
+    key = (backend, source.text, repr(source.launch), names)
     launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
         binary = _step("compile", lambda: backend.compile(source))

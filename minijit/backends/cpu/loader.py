@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 from typing import Any
+
+from minijit.graph.locks import process_lock
 
 __all__ = ["MATH_LIBRARY", "Code", "compiler_lock", "load_object", "load_text", "target_machine"]
 
@@ -15,16 +16,8 @@ MATH_LIBRARY = {"linux": "libm.so.6", "darwin": "libSystem.dylib", "win32": "ucr
 
 _MAGIC = {"linux": b"\x7fELF", "darwin": b"\xcf\xfa\xed\xfe", "win32": b"\x64\x86"}
 
-compiler_lock = threading.RLock()
-"""Held by whoever uses LLVM. A fork waits for it: LLVM's own locks, held by a thread that does not
-exist in the child, would stop the child's first compile for ever."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=compiler_lock.acquire,
-        after_in_parent=compiler_lock.release,
-        after_in_child=compiler_lock.release,
-    )
+compiler_lock = process_lock()
+"""Held by whoever compiles or loads code."""
 
 
 class Code:
@@ -54,7 +47,24 @@ def _target() -> Any:
     llvm.initialize_native_asmprinter()
     # Compiled code calls a few functions of the C library: this is where LLVM looks them up.
     llvm.load_library_permanently(MATH_LIBRARY[sys.platform])
+    _survive_forks(llvm.ffi.lib._lock)
     return llvm.Target.from_default_triple()
+
+
+def _survive_forks(llvm_lock: Any) -> None:
+    """Let a fork wait for LLVM, whose lock no child could ever take again."""
+
+    def hold() -> None:
+        # In the order in which a compiling thread takes them.
+        compiler_lock.acquire()
+        llvm_lock.__enter__()
+
+    def release() -> None:
+        llvm_lock.__exit__(None, None, None)
+        compiler_lock.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release)
 
 
 def target_machine(opt: int) -> Any:

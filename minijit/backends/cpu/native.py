@@ -16,13 +16,13 @@ import enum
 import functools
 import string
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.cpu import assembly
 from minijit.backends.cpu.loader import Code, load_text
+from minijit.graph.locks import process_lock
 
 __all__ = ["HEADER", "THREADS_SUPPORTED", "Kind", "Mode", "Slot", "builtin", "native_code"]
 
@@ -30,7 +30,7 @@ THREADS_SUPPORTED = sys.platform == "linux"
 """Whether kernels run on several threads: the pool is written for Linux (unnamed semaphores)."""
 HEADER = 6
 """Number of fields of a launch record before the argument kinds."""
-_lock = threading.RLock()
+_lock = process_lock()
 
 
 _PYTHON_FUNCTIONS = (

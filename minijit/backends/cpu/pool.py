@@ -10,17 +10,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import threading
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.cpu.native import THREADS_SUPPORTED, Slot
 from minijit.graph.config import config
+from minijit.graph.locks import process_lock
 
 __all__ = ["available_threads", "pool_address", "set_threads"]
 
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def available_threads() -> int:

@@ -83,18 +83,22 @@ class CudaBackend:
         Where registers spill, the kernel is written again with less work for each thread; grid and
         block of what was compiled in the end are resources of the binary.
         """
-        best, launch = compile_source(source, self.cc), source.launch
+        best, launch = self._build(source), source.launch
         work = launch.work
         while _in_memory(best) and work > 1:
             work //= 2
             source = emit_cuda(source.kernel, self.cc, vectorize=launch.vectorize, work=work)
-            binary = compile_source(source, self.cc)
+            binary = self._build(source)
             if _in_memory(binary) >= _in_memory(best):
                 # Not a matter of room: some library functions use a stack for rare arguments.
                 break
             best, launch = binary, source.launch
         resources = {**best.resources, "grid": launch.grid, "block": launch.block}
         return Binary(best.code, best.entry, resources)
+
+    def _build(self, source: KernelSource) -> Binary:
+        """Compile one source as it is."""
+        return compile_source(source, self.cc)
 
     def load(self, source: KernelSource, binary: Binary) -> Launcher:
         """Load the cubin on the current device; the launcher runs it on CuPy's current stream.

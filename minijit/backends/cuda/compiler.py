@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import linecache
 import re
-import threading
 import types as python_types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijit.backends.base import Binary
+from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
 
 __all__ = ["ComputeCapability", "CudaCompileError", "compile_ptx", "compile_source", "link"]
@@ -24,7 +24,7 @@ __all__ = ["ComputeCapability", "CudaCompileError", "compile_ptx", "compile_sour
 ComputeCapability = tuple[int, int]
 _HOPPER: ComputeCapability = (9, 0)
 
-_lock = threading.RLock()
+_lock = process_lock()
 _REPORT = {
     "registers": re.compile(r"Used (\d+) registers"),
     "barriers": re.compile(r"used (\d+) barriers"),

@@ -15,7 +15,8 @@ __all__ = ["CudaUnavailableError", "CupyDevice", "Device", "Function"]
 _REMEDY = (
     "minijit needs an NVIDIA driver and CuPy for device='cuda': install them with "
     "pip install 'minijit[cuda13]' (or 'minijit[cuda12]' for a CUDA 12 driver), or compute on the "
-    "CPU with device='cpu'; `python -m minijit doctor` shows what is missing"
+    "CPU with device='cpu', or run the CUDA kernels without a GPU with device='cuda-emulated'; "
+    "`python -m minijit doctor` shows what is missing"
 )
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_LIMIT = 48 * 1024

@@ -1,0 +1,29 @@
+"""The CUDA backend on the emulated device: what it compiles is PTX that goes no further."""
+
+from __future__ import annotations
+
+from minijit.backends.base import Binary
+from minijit.backends.cuda.backend import CudaBackend
+from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link
+from minijit.backends.emulator.device import EmulatedDevice
+from minijit.lowering.source import KernelSource
+
+__all__ = ["EmulatedBackend"]
+
+
+class EmulatedBackend(CudaBackend):
+    """Compiles as for a GPU, down to the cubin and its report, and runs the PTX."""
+
+    name = "cuda-emulated"
+
+    def __init__(
+        self, device: EmulatedDevice | None = None, cc: ComputeCapability = (9, 0)
+    ) -> None:
+        """Use ``device``, by default a new one, and compile for ``cc``."""
+        super().__init__(device or EmulatedDevice(cc), cc)
+
+    def _build(self, source: KernelSource) -> Binary:
+        """Compile one source; ``code`` is the PTX whose cubin has the resources."""
+        ptx = compile_ptx(source, self.cc)
+        linked = link(ptx, self.cc)
+        return Binary(ptx.encode(), linked.entry, linked.resources)

@@ -1,0 +1,110 @@
+"""What a launch cost: instructions, memory sectors, bank conflicts, divergence, meetings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from minijit.backends.emulator.memory import Buffer
+from minijit.backends.emulator.operation import Array
+
+__all__ = ["Counters"]
+
+_SECTOR_BITS = 5
+_BANKS = 32
+
+
+@dataclasses.dataclass(slots=True)
+class Counters:
+    """Sums over one launch or several.
+
+    Attributes:
+        thread_instructions: Instructions, each counted once for each thread that runs it.
+        warp_instructions: Instructions, each counted once for each warp with a thread that runs it.
+        sectors: Sectors of 32 bytes that warps ask global memory for.
+        fewest_sectors: The fewest that could hold what each request asks for.
+        distinct_sectors: Sectors that the launch reads or writes at all, reads and writes apart.
+        shared_requests: Accesses of warps to shared memory.
+        bank_conflicts: Turns that such accesses take beyond the first.
+        branches: Conditional branches that a warp runs.
+        divergent_branches: Those at which its threads go both ways.
+        barriers: Barriers that a block passes.
+        atomics: Atomic operations of threads.
+    """
+
+    thread_instructions: int = 0
+    warp_instructions: int = 0
+    sectors: int = 0
+    fewest_sectors: int = 0
+    distinct_sectors: int = 0
+    shared_requests: int = 0
+    bank_conflicts: int = 0
+    branches: int = 0
+    divergent_branches: int = 0
+    barriers: int = 0
+    atomics: int = 0
+    _touched: dict[tuple[int, bool], Array] = dataclasses.field(default_factory=dict)
+
+    def global_access(
+        self, buffer: Buffer, starts: Array, warps: Array, width: int, writes: bool
+    ) -> None:
+        """Count an access to ``width`` bytes at ``starts``, bytes from the start of the buffer."""
+        key = (buffer.address, writes)
+        if key not in self._touched:
+            self._touched[key] = np.zeros((buffer.size >> _SECTOR_BITS) + 1, np.bool_)
+        sectors = starts >> _SECTOR_BITS
+        touched = self._touched[key]
+        touched[sectors] = True
+        if starts.size != warps.size:
+            starts, sectors = (np.broadcast_to(x, warps.shape) for x in (starts, sectors))
+        # A request is what one warp asks for at once; threads may ask for the same bytes.
+        _, counts = _distinct(warps, starts)
+        self.sectors += _distinct(warps, sectors)[0]
+        per_sector = 32 // width
+        self.fewest_sectors += int((-(-counts // per_sector)).sum())
+
+    def close(self) -> None:
+        """Turn what was touched into numbers, at the end of a launch."""
+        self.distinct_sectors += sum(int(t.sum()) for t in self._touched.values())
+        self._touched.clear()
+
+    def shared_access(self, starts: Array, warps: Array, width: int) -> None:
+        """Count an access to shared memory; ``starts`` are bytes."""
+        # Eight-byte accesses are served in halves of a warp, sixteen-byte ones in quarters.
+        parts = max(width // 4, 1)
+        self.shared_requests += int(np.unique(warps).size)
+        if parts > 1:
+            order = np.arange(starts.size) * parts // _BANKS
+            warps = warps * np.int64(parts) + order % parts
+        words = starts >> 2
+        key = np.unique(warps.astype(np.int64) << 40 | words)
+        bank = (key >> 40) * _BANKS + (key & (_BANKS - 1))
+        turns = np.bincount(bank - bank.min())
+        padded = np.zeros(-(-(turns.size + int(bank.min()) % _BANKS) // _BANKS) * _BANKS, np.int64)
+        first = int(bank.min()) % _BANKS
+        padded[first : first + turns.size] = turns
+        longest = padded.reshape(-1, _BANKS).max(axis=1)
+        self.bank_conflicts += int(np.maximum(longest - 1, 0).sum())
+
+    def branch(self, taken: Array, warps: Array) -> None:
+        """Count a conditional branch of these threads."""
+        size = int(warps.max()) + 1
+        present = np.bincount(warps, minlength=size)
+        yes = np.bincount(warps[taken], minlength=size)
+        self.branches += int((present > 0).sum())
+        self.divergent_branches += int(((yes > 0) & (yes < present)).sum())
+
+
+def _distinct(groups: Array, values: Array) -> tuple[int, Array]:
+    """Return how many pairs there are, and how many of them in each group."""
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    keys = groups.astype(np.int64) * span + (values - low)
+    steps = np.diff(keys)
+    if not (steps >= 0).all():
+        keys = np.sort(keys)
+        steps = np.diff(keys)
+    kept = keys[np.r_[True, steps > 0]]
+    counts = np.bincount(kept // span)
+    return kept.size, counts

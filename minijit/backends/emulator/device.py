@@ -1,0 +1,101 @@
+"""The emulated device: NumPy arrays in an address space of their own, launches that return done."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.cuda.device import Function
+from minijit.backends.emulator.counters import Counters
+from minijit.backends.emulator.memory import GlobalMemory
+from minijit.backends.emulator.program import Program
+
+__all__ = ["DeviceArray", "EmulatedDevice"]
+
+
+class DeviceArray(np.ndarray[Any, np.dtype[Any]]):
+    """An array on the emulated device; whatever NumPy computes from it lives there too."""
+
+    __slots__ = ()
+
+
+class EmulatedDevice:
+    """Implements :class:`minijit.backends.cuda.device.Device` without hardware.
+
+    Attributes:
+        counters: By kernel, what its launches cost, when counting is on.
+        memory: The address space.
+    """
+
+    xp: Any = np
+
+    def __init__(
+        self,
+        compute_capability: tuple[int, int] = (9, 0),
+        *,
+        count: bool = False,
+        block_order: int | None = None,
+    ) -> None:
+        """Make a device with no memory in use.
+
+        Args:
+            compute_capability: What it says it is.
+            count: Whether to count what launches cost, which takes time.
+            block_order: Seed of the random order in which blocks run; None runs them by number.
+        """
+        self.compute_capability = compute_capability
+        self.memory = GlobalMemory()
+        self.counters: dict[str, Counters] = {}
+        self._count = count
+        self._order = None if block_order is None else np.random.default_rng(block_order)
+        # One kernel at a time, as on one stream.
+        self._lock = threading.RLock()
+
+    def load(self, code: bytes, entry: str, grid: int, block: int, shared: int) -> Function:
+        """Make kernel ``entry`` of a PTX text, which stands for the cubin, ready to launch.
+
+        Raises:
+            EmulationError: the emulator does not understand the text; it says what and where.
+        """
+        program = Program.of(code.decode(), entry, self.memory)
+        sizes = [variable.size for variable in program.flat.params]
+
+        def launch(arguments: int) -> None:
+            slots = (ctypes.c_uint64 * len(sizes)).from_address(arguments)
+            values = [ctypes.string_at(slot, n) for slot, n in zip(slots, sizes, strict=True)]
+            with self._lock:
+                counters = self.counters.setdefault(entry, Counters()) if self._count else None
+                program.launch(
+                    self.memory, values, (grid, 1, 1), (block, 1, 1),
+                    shared=shared, counters=counters, order=self._order,
+                )  # fmt: skip
+
+        return launch
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate memory that counts as unwritten and reads as NaN."""
+        array = np.empty(tuple(shape), dtype)
+        if array.nbytes:
+            self.memory.adopt(array).mark_fresh()
+        return array.view(DeviceArray)
+
+    def asarray(self, value: Any) -> Any:
+        """Copy to the device; arrays that are there stay."""
+        if isinstance(value, DeviceArray):
+            return value
+        return np.array(value).view(DeviceArray)
+
+    def pointer(self, array: Any) -> int:
+        """Return the address of the first element."""
+        return self.memory.address(array)
+
+    def array_class(self) -> type:
+        """Return the class of the device's arrays."""
+        return DeviceArray
+
+    def wait(self) -> None:
+        """Launches have ended when they return."""

@@ -1,0 +1,160 @@
+"""Shared memory of the blocks of a batch, with a watch for races and for unwritten words.
+
+Two threads of a block that use one place, one of them to write, need a barrier of the block
+between them, or one of their warp if both belong to it. For each place the last write and the
+last read are kept, with the number of barriers passed by then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minijit.backends.emulator.errors import (
+    MemoryAccessError,
+    SharedRaceError,
+    UninitialisedReadError,
+)
+from minijit.backends.emulator.memory import Fault
+from minijit.backends.emulator.operation import Array
+
+__all__ = ["SharedMemory"]
+
+_NOBODY = -1
+_SEVERAL = -2
+_ATOMICALLY = -3
+
+
+class SharedMemory:
+    """Rows of bytes, one for each block; a place is ``unit`` bytes.
+
+    Attributes:
+        size: Bytes that a block has.
+    """
+
+    def __init__(self, blocks: int, size: int, unit: int, warps: int) -> None:
+        """Make the memory of ``blocks`` blocks with ``warps`` warps each."""
+        self.size, self.unit = size, unit
+        self.row = max(-(-size // 16) * 16, 16)
+        self.bytes = np.zeros(blocks * self.row, np.uint8)
+        self._views = {width: self.bytes.view(f"u{width}") for width in (1, 2, 4, 8)}
+        places = blocks * self.row // unit
+        self._written = np.full(places, _NOBODY, np.int32)
+        self._written_at = np.zeros(places, np.int32)
+        self._read = np.full(places, _NOBODY, np.int32)
+        self._read_at = np.zeros(places, np.int32)
+        self._ever = np.zeros(places, np.bool_)
+        self._clock = np.zeros(blocks * warps, np.int32)
+        self._block_start = np.zeros(blocks, np.int32)
+        self._warps = warps
+
+    def barrier(self, blocks: Array) -> None:
+        """Order everything before against everything after, in these blocks."""
+        clock = self._clock.reshape(-1, self._warps)
+        now = clock[blocks].max(axis=1) + 1
+        clock[blocks] = now[:, None]
+        self._block_start[blocks] = now
+
+    def warp_barrier(self, warps: Array) -> None:
+        """The same between the threads of these warps (numbered through the batch)."""
+        self._clock[warps] += 1
+
+    def _check(self, offsets: Array, width: int) -> None:
+        if int(offsets.max()) + width > self.size:
+            lane = int(np.argmax(offsets > np.uint64(max(self.size - width, 0))))
+            message = f"{width} bytes at byte {int(offsets[lane])} of {self.size} in shared memory"
+            raise Fault(MemoryAccessError, lane, message)
+        if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
+            lane = int(np.argmax(offsets & np.uint64(width - 1) != 0))
+            message = f"shared address {int(offsets[lane]):#x} is not a multiple of {width}"
+            raise Fault(MemoryAccessError, lane, message)
+
+    def locate(self, offsets: Array, blocks: Array, width: int, total: int) -> Array:
+        """Return byte positions in ``bytes``, one for each thread.
+
+        ``total`` is the size of the whole access, to which the address must be aligned.
+        """
+        self._check(offsets, total)
+        return np.asarray(offsets.astype(np.int64) + blocks * self.row)
+
+    def load(self, starts: Array, threads: Array, warps: Array, width: int) -> Array:
+        """Read ``width`` bytes at each of ``starts`` for ``threads`` (numbered in the block)."""
+        places = starts // self.unit
+        for extra in range(max(width // self.unit, 1)):
+            self._note_read(places + extra, threads, warps)
+        return np.asarray(self._views[width][starts >> (width.bit_length() - 1)])
+
+    def store(self, starts: Array, threads: Array, warps: Array, width: int, values: Array) -> None:
+        """Write ``values``."""
+        places = starts // self.unit
+        view, index = self._views[width], starts >> (width.bit_length() - 1)
+        values = np.broadcast_to(values, index.shape)
+        for extra in range(max(width // self.unit, 1)):
+            self._note_write(places + extra, threads, warps)
+        view[index] = values
+        # Threads that write one place at once must write the same.
+        lost = view[index] != values
+        if lost.any():
+            lane = int(np.argmax(lost))
+            message = f"threads write different values at once to {self._where(starts[lane])}"
+            raise Fault(SharedRaceError, lane, message)
+
+    def atomic(self, starts: Array, threads: Array, warps: Array, width: int) -> Array:
+        """Note an atomic operation; return the view and let the caller compute."""
+        places = starts // self.unit
+        marker = np.full(threads.shape, _ATOMICALLY, np.int32)
+        for extra in range(max(width // self.unit, 1)):
+            self._complain_unwritten(places + extra)
+            self._meet(self._written, self._written_at, places + extra, marker, warps)
+            self._meet(self._read, self._read_at, places + extra, marker, warps)
+            self._written[places + extra] = _ATOMICALLY
+            self._written_at[places + extra] = self._clock[warps]
+        return self._views[width]
+
+    def _complain_unwritten(self, places: Array) -> None:
+        ever = self._ever[places]
+        if not ever.all():
+            lane = int(np.argmin(ever))
+            message = f"{self._where(places[lane] * self.unit)} was never written"
+            raise Fault(UninitialisedReadError, lane, message)
+
+    def _note_read(self, places: Array, threads: Array, warps: Array) -> None:
+        self._complain_unwritten(places)
+        self._meet(self._written, self._written_at, places, threads, warps)
+        now = self._clock[warps]
+        before = self._read[places]
+        fresh = (before == _NOBODY) | (
+            self._read_at[places] < self._block_start[warps // self._warps]
+        )
+        self._read[places] = np.where(fresh | (before == threads), threads, _SEVERAL)
+        self._read_at[places] = now
+        # Several threads of this very access read one place: the last one stands there now.
+        others = self._read[places] != threads
+        if others.any():
+            self._read[places[others]] = _SEVERAL
+
+    def _note_write(self, places: Array, threads: Array, warps: Array) -> None:
+        self._meet(self._written, self._written_at, places, threads, warps)
+        self._meet(self._read, self._read_at, places, threads, warps)
+        self._written[places] = threads
+        self._written_at[places] = self._clock[warps]
+        self._ever[places] = True
+
+    def _meet(self, who: Array, when: Array, places: Array, threads: Array, warps: Array) -> None:
+        """Complain where another thread was at a place and no barrier came since."""
+        other, at = who[places], when[places]
+        block = warps // self._warps
+        near = (other != _NOBODY) & (other != threads) & (at >= self._block_start[block])
+        if not near.any():
+            return
+        # Within a warp its own barrier is enough.
+        same_warp = (other >= 0) & (other // 32 == threads // 32)
+        near &= ~(same_warp & (at < self._clock[warps]))
+        if near.any():
+            lane = int(np.argmax(near))
+            whom = {_SEVERAL: "several threads", _ATOMICALLY: "atomic operations"}
+            name = whom.get(int(other[lane]), f"thread {int(other[lane])}")
+            where = self._where(places[lane] * self.unit)
+            raise Fault(SharedRaceError, lane, f"{where} is used by {name} with no barrier between")
+
+    def _where(self, start: int) -> str:
+        return f"byte {int(start) % self.row} of shared memory"
