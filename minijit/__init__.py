@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if not (Path(__file__).parent / "kernels").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
 
-from minijit import extend, lax, numpy
 from minijit.api.abstract import ShapeDtypeStruct
 from minijit.api.caches import clear_caches
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
@@ -35,6 +34,9 @@ from minijit.graph.tracer import Tracer
 
 if TYPE_CHECKING:
     from minijit import debug as debug
+    from minijit import extend as extend
+    from minijit import lax as lax
+    from minijit import numpy as numpy
 
 __version__ = "0.1.0"
 
@@ -72,8 +74,11 @@ __all__ = [
 ]
 
 
+_LAZY = frozenset({"debug", "extend", "lax", "numpy"})
+
+
 def __getattr__(name: str) -> Any:
-    # What looks inside needs the whole compiler, which is not imported before it is used.
-    if name != "debug":
+    # Imported when they are used: importing minijit must be quick. See SPEC 1.
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("minijit.debug")
+    return importlib.import_module(f"minijit.{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minijit.api import load_operations
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
 from minijit.graph.trace import bind
 from minijit.ops.define import elementwise, plain, reduction, typed
@@ -20,3 +21,5 @@ __all__ = [
     "typed",
     "unsupported",
 ]
+
+load_operations()  # a new primitive must not take the name of one of minijit's own

@@ -100,3 +100,7 @@ def test_no_process_or_connection_starts(probe: dict[str, Any]) -> None:
 def test_no_gpu_driver_is_opened(probe: dict[str, Any]) -> None:
     assert not [name for name in probe["libraries"] if "cuda" in name.lower()]
     assert not probe["driver_mapped"]
+
+
+def test_the_operations_stay_out(probe: dict[str, Any]) -> None:
+    assert not [m for m in probe["modules"] if m.startswith(("minijit.ops.", "minijit.numpy"))]

@@ -1,1 +1,12 @@
 """What users call: jit, its stages, and the tools that look at programs without running them."""
+
+from __future__ import annotations
+
+import importlib
+
+__all__ = ["load_operations"]
+
+
+def load_operations() -> None:
+    """Import what traced arrays can do; the first trace asks: importing minijit must be quick."""
+    importlib.import_module("minijit.numpy")

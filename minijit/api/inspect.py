@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from minijit.api import load_operations
 from minijit.api.arguments import Binder
 from minijit.api.jit import Jitted
 from minijit.backends.array import Array
@@ -73,6 +74,7 @@ def _trace(
         trees.append(tree)
         return results
 
+    load_operations()
     return trace_function(flat, avals, paths, binder.name).jaxpr, trees[0]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from minijit import runtime
+from minijit.api import load_operations
 from minijit.api.arguments import Arguments, Binder
 from minijit.api.bound import Bound
 from minijit.api.caches import shared_cache
@@ -267,6 +268,7 @@ class Jitted(Generic[P, R]):
             trees.append(tree)
             return results
 
+        load_operations()
         traced = trace_function(flat, avals, names, self._binder.name, alone=alone)
         return traced, trees[0]
 
