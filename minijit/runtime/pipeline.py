@@ -24,13 +24,13 @@ from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
 from minijit.runtime.captured import Captured
-from minijit.runtime.placement import Placed, layout_of
+from minijit.runtime.placement import Placed
 from minijit.runtime.plan import EagerStep, KernelStep, Plan, Slot
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.simplify import simplify
 
-__all__ = ["compile_plan", "layout_of", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -56,7 +56,7 @@ def compile_plan(
 
     Args:
         jaxpr: The program as traced.
-        layouts: How each input lies in memory; see :func:`layout_of`.
+        layouts: How each input lies in memory; see :func:`minijit.runtime.placement.layout_of`.
         backend: The target.
         captured: Its constants, as they were when it was traced; default: as they are now.
 

@@ -37,6 +37,14 @@ class BlockAccess(Lanes):
             self._failed(item, Fault(MemoryAccessError, lane, message), chosen)
         return lanes * batch.local_row + offsets
 
+    def _whole(self, value: Array, chosen: Array | None) -> Array:
+        """Return the values of the chosen lanes as values of all, zero elsewhere."""
+        if chosen is None:
+            return value
+        full = np.zeros(self.size, value.dtype)
+        full[chosen] = value
+        return full
+
     def load_local(
         self, item: Instruction, addresses: Array, width: int, count: int, guard: Array | None
     ) -> list[Array]:
@@ -52,11 +60,7 @@ class BlockAccess(Lanes):
                 fault = Fault(UninitialisedReadError, lane, "local memory that was never written")
                 self._failed(item, fault, chosen)
             value = self.batch.local.view(f"u{width}")[places // width]
-            if chosen is not None:
-                full = np.zeros(self.size, value.dtype)
-                full[chosen] = value
-                value = full
-            results.append(value)
+            results.append(self._whole(value, chosen))
         return results
 
     def store_local(
@@ -109,11 +113,7 @@ class BlockAccess(Lanes):
                 value = self.batch.shared.load(starts + place * width, threads, warps, width)
             except Fault as fault:
                 self._failed(item, fault, chosen)
-            if chosen is not None:
-                full = np.zeros(self.size, value.dtype)
-                full[chosen] = value
-                value = full
-            results.append(value)
+            results.append(self._whole(value, chosen))
         return results
 
     def store_shared(
