@@ -1,4 +1,4 @@
-"""The operations under the names and signatures of ``jax.lax``, as far as they exist here."""
+"""The operations, branches and loops under the names and signatures of ``jax.lax``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.numpy import elementwise, reductions
 from minijit.ops import binary, bitwise, compare, create, division, join, shape, unary
+from minijit.ops.associative_scan import associative_scan
 from minijit.ops.axes import normalize_axis, shape_of
 from minijit.ops.cast import astype as convert_element_type
+from minijit.ops.cond import cond, switch
 from minijit.ops.dot import contract, matmul
+from minijit.ops.map import map
 from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.scan import scan
 from minijit.ops.select import clip
 from minijit.ops.select import where as select
 from minijit.ops.shape import expand_dims, reshape, rev, squeeze, transpose
+from minijit.ops.while_loop import fori_loop, while_loop
 
 __all__ = [
     "abs",
@@ -29,6 +34,7 @@ __all__ = [
     "argmin",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
@@ -45,6 +51,7 @@ __all__ = [
     "clamp",
     "collapse",
     "concatenate",
+    "cond",
     "convert_element_type",
     "cos",
     "cosh",
@@ -59,6 +66,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "ge",
@@ -72,6 +80,7 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
@@ -92,6 +101,7 @@ __all__ = [
     "reshape",
     "rev",
     "rsqrt",
+    "scan",
     "select",
     "shift_left",
     "shift_right_arithmetic",
@@ -104,9 +114,11 @@ __all__ = [
     "square",
     "squeeze",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "transpose",
+    "while_loop",
 ]
 
 # Some of these names hide Python's own from here on.

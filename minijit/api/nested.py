@@ -10,7 +10,7 @@ from minijit.graph.primitive import Kind, Primitive, register
 from minijit.graph.trace import bind
 from minijit.graph.tree import unflatten
 from minijit.runtime.memory_cache import Inner
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 
 __all__ = ["call_inner"]
 

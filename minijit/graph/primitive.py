@@ -39,7 +39,9 @@ class Kind(enum.Enum):
     )
     INDEX = "index"  # the element's own index along an axis
     LIBRARY = "library"  # run by the array library (NumPy, CuPy), never fused
-    CALL = "call"  # holds sub-jaxprs
+    CALL = "call"  # another program in the place of an equation
+    BRANCH = "branch"  # one of several sub-jaxprs, chosen by the first operand
+    LOOP = "loop"  # a sub-jaxpr again and again, with carried values
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""Dead code: equations whose results nobody reads."""
+"""Dead code: equations whose results nobody reads, and what bodies compute for nobody."""
 
 from __future__ import annotations
 
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+from minijit.graph.primitive import Kind
+from minijit.transforms.dead_bodies import pruned
 from minijit.transforms.rewrite import rebuild
 
 __all__ = ["eliminate_dead_code"]
@@ -17,6 +19,8 @@ def eliminate_dead_code(jaxpr: Jaxpr) -> Jaxpr:
     kept: list[JaxprEqn] = []
     for eqn in reversed(jaxpr.eqns):
         if needed.intersection(eqn.outvars):
+            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
+                eqn = pruned(eqn, needed)
             needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
             kept.append(eqn)
     return rebuild(jaxpr, reversed(kept), {})

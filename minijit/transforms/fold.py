@@ -1,13 +1,15 @@
-"""Constant folding: scalar operations on literals happen while compiling."""
+"""Constant folding: what is decided by literals happens while compiling."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.primitive import Kind
+from minijit.transforms.inline import spliced
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 
 __all__ = ["fold_constants"]
@@ -16,22 +18,34 @@ __all__ = ["fold_constants"]
 def fold_constants(jaxpr: Jaxpr) -> Jaxpr:
     """Return ``jaxpr`` with elementwise equations of scalar literals replaced by their values.
 
+    A branch whose number is a literal is replaced by its equations.
+
     Before: ``b = mul 2.0 3.0; c = add a b``; after: ``c = add a 6.0``.
     """
     environment: dict[Var, Atom] = {}
-    eqns: list[JaxprEqn] = []
-    for eqn in jaxpr.eqns:
-        invars = tuple(resolve(atom, environment) for atom in eqn.invars)
-        foldable = eqn.primitive.kind is Kind.ELEMENTWISE and len(eqn.outvars) == 1
-        if not (foldable and all(isinstance(atom, Literal) for atom in invars)):
-            eqns.append(substituted(eqn, invars))
-            continue
-        aval = eqn.outvars[0].aval
-        operands = (_operand(atom) for atom in invars if isinstance(atom, Literal))
-        with np.errstate(all="ignore"):
-            value = np.asarray(eqn.primitive.eager(np, *operands, **eqn.params), aval.dtype)
-        environment[eqn.outvars[0]] = Literal(value[()], aval)
+    eqns = tuple(_folded(jaxpr.eqns, environment))
     return rebuild(jaxpr, eqns, environment)
+
+
+def _folded(eqns: Iterable[JaxprEqn], environment: dict[Var, Atom]) -> Iterator[JaxprEqn]:
+    for eqn in eqns:
+        invars = tuple(resolve(atom, environment) for atom in eqn.invars)
+        kind = eqn.primitive.kind
+        if kind is Kind.BRANCH and isinstance(invars[0], Literal):
+            branches = eqn.params["branches"]
+            taken = branches[min(max(int(invars[0].value), 0), len(branches) - 1)]
+            inner, results = spliced(taken, invars[1:])
+            yield from _folded(inner, environment)
+            resolved = (resolve(atom, environment) for atom in results)
+            environment.update(zip(eqn.outvars, resolved, strict=True))
+        elif kind is Kind.ELEMENTWISE and all(isinstance(atom, Literal) for atom in invars):
+            (var,) = eqn.outvars
+            operands = (_operand(atom) for atom in invars if isinstance(atom, Literal))
+            with np.errstate(all="ignore"):
+                value = np.asarray(eqn.primitive.eager(np, *operands, **eqn.params), var.aval.dtype)
+            environment[var] = Literal(value[()], var.aval)
+        else:
+            yield substituted(eqn, invars)
 
 
 def _operand(literal: Literal) -> Any:

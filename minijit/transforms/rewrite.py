@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 
-__all__ = ["rebuild", "resolve", "substituted"]
+__all__ = ["rebuild", "resolve", "substituted", "with_bodies"]
 
 
 def resolve(atom: Atom, environment: Mapping[Var, Atom]) -> Atom:
@@ -22,6 +23,21 @@ def substituted(
     return dataclasses.replace(
         eqn, invars=invars, outvars=eqn.outvars if outvars is None else outvars
     )
+
+
+def with_bodies(eqn: JaxprEqn, rewrite: Callable[[Jaxpr], Jaxpr]) -> JaxprEqn:
+    """Return ``eqn`` with each jaxpr among its parameters rewritten."""
+
+    def rewritten(value: Any) -> Any:
+        if isinstance(value, Jaxpr):
+            return rewrite(value)
+        if isinstance(value, tuple) and any(isinstance(item, Jaxpr) for item in value):
+            return tuple(map(rewritten, value))
+        return value
+
+    params = {name: rewritten(value) for name, value in eqn.params.items()}
+    changed = any(params[name] is not value for name, value in eqn.params.items())
+    return dataclasses.replace(eqn, params=params) if changed else eqn
 
 
 def rebuild(jaxpr: Jaxpr, eqns: Iterable[JaxprEqn], environment: Mapping[Var, Atom]) -> Jaxpr:

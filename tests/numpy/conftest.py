@@ -13,7 +13,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.check import check_jaxpr
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 
 Function = Callable[..., Any]
 

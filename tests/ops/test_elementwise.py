@@ -19,7 +19,7 @@ from minijit.graph.check import check_jaxpr
 from minijit.graph.primitive import Primitive
 from minijit.graph.trace import bind, trace_function
 from minijit.lowering.cpu_emitter import CpuEmitter
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 from tests.lowering.cuda_kernels import gelu
 from tests.ops.samples import (
     Signature,

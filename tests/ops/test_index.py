@@ -14,7 +14,7 @@ from minijit.graph.errors import (
     TracerIntegerConversionError,
 )
 from minijit.graph.trace import abstractify, trace_function
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 
 X = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
 

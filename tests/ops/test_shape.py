@@ -15,7 +15,7 @@ from minijit.graph.jaxpr import Jaxpr, JaxprEqn
 from minijit.graph.primitive import Kind
 from minijit.graph.trace import trace_function
 from minijit.ops import join, shape
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 
 INT64 = np.dtype(np.int64)
 

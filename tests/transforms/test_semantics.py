@@ -15,7 +15,7 @@ from minijit.graph.primitive import Kind
 from minijit.runtime.pipeline import optimize
 from minijit.transforms.common_subexpr import share_common_subexpressions
 from minijit.transforms.dead_code import eliminate_dead_code
-from minijit.transforms.evaluate import evaluate
+from minijit.graph.evaluate import evaluate
 from minijit.transforms.fold import fold_constants
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs

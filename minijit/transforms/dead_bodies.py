@@ -1,0 +1,124 @@
+"""Dead code in branches and loops: results, carries and operands that no one needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
+
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+
+__all__ = ["pruned"]
+
+_T = TypeVar("_T")
+
+
+def pruned(eqn: JaxprEqn, needed: Collection[Var]) -> JaxprEqn:
+    """Return a branch or a loop that computes only the ``needed`` ones of its results."""
+    used = {place for place, var in enumerate(eqn.outvars) if var in needed}
+    rule = {"cond": _branch, "scan": _scan, "while": _while}[eqn.primitive.name]
+    return rule(eqn, used)
+
+
+def _branch(eqn: JaxprEqn, used: set[int]) -> JaxprEqn:
+    outputs = sorted(used)
+    branches = [_with_outputs(branch, outputs) for branch in eqn.params["branches"]]
+    inputs = sorted(set().union(*(_needed(branch, range(len(outputs))) for branch in branches)))
+    return dataclasses.replace(
+        eqn,
+        invars=(eqn.invars[0], *_chosen(eqn.invars[1:], inputs)),
+        outvars=_chosen(eqn.outvars, outputs),
+        params={"branches": tuple(_with_inputs(branch, inputs) for branch in branches)},
+    )
+
+
+def _scan(eqn: JaxprEqn, used: set[int]) -> JaxprEqn:
+    jaxpr, consts, carries = (eqn.params[name] for name in ("jaxpr", "consts", "carries"))
+    used, inputs = _closed(jaxpr, used, consts, carries)
+    outputs = sorted(used)
+    kept = sorted(inputs | {consts + place for place in outputs if place < carries})
+    body = _with_inputs(_with_outputs(jaxpr, outputs), kept)
+    params = {
+        **eqn.params,
+        "jaxpr": body,
+        "consts": sum(place < consts for place in kept),
+        "carries": sum(place < carries for place in outputs),
+    }
+    return dataclasses.replace(
+        eqn,
+        invars=_chosen(eqn.invars, kept),
+        outvars=_chosen(eqn.outvars, outputs),
+        params=params,
+    )
+
+
+def _while(eqn: JaxprEqn, used: set[int]) -> JaxprEqn:
+    condition, body = eqn.params["condition"], eqn.params["body"]
+    first, second = eqn.params["condition_consts"], eqn.params["body_consts"]
+    asked = _needed(condition, (0,))
+    used = used | {place - first for place in asked if place >= first}
+    used, inputs = _closed(body, used, second, len(eqn.outvars))
+    outputs = sorted(used)
+    asked_consts = sorted(place for place in asked if place < first)
+    body_consts = sorted(place for place in inputs if place < second)
+    operands = [
+        *asked_consts,
+        *(first + place for place in body_consts),
+        *(first + second + place for place in outputs),
+    ]
+    params = {
+        "condition": _with_inputs(condition, [*asked_consts, *(first + p for p in outputs)]),
+        "body": _with_inputs(
+            _with_outputs(body, outputs), [*body_consts, *(second + p for p in outputs)]
+        ),
+        "condition_consts": len(asked_consts),
+        "body_consts": len(body_consts),
+    }
+    return dataclasses.replace(
+        eqn,
+        invars=_chosen(eqn.invars, operands),
+        outvars=_chosen(eqn.outvars, outputs),
+        params=params,
+    )
+
+
+def _closed(jaxpr: Jaxpr, used: set[int], consts: int, carries: int) -> tuple[set[int], set[int]]:
+    """Return the results of a body that are needed, with the carries that they need in turn.
+
+    The second result is which inputs of the body they need.
+    """
+    while True:
+        inputs = _needed(jaxpr, used)
+        asked = {place - consts for place in inputs if consts <= place < consts + carries}
+        if asked <= used:
+            return used, inputs
+        used = used | asked
+
+
+def _needed(jaxpr: Jaxpr, outputs: Iterable[int]) -> set[int]:
+    """Return which inputs of ``jaxpr`` its results at ``outputs`` depend on."""
+    needed = {jaxpr.outvars[place] for place in outputs}
+    for eqn in reversed(jaxpr.eqns):
+        if needed.intersection(eqn.outvars):
+            needed.update(eqn.invars)
+    return {place for place, var in enumerate(jaxpr.invars) if var in needed}
+
+
+def _with_outputs(jaxpr: Jaxpr, outputs: Sequence[int]) -> Jaxpr:
+    """Return ``jaxpr`` with some of its results, and without the equations of the others."""
+    outvars = _chosen(jaxpr.outvars, outputs)
+    needed = set(outvars)
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        if needed.intersection(eqn.outvars):
+            needed.update(eqn.invars)
+            kept.append(eqn)
+    return dataclasses.replace(jaxpr, eqns=tuple(reversed(kept)), outvars=outvars)
+
+
+def _with_inputs(jaxpr: Jaxpr, inputs: Sequence[int]) -> Jaxpr:
+    return dataclasses.replace(jaxpr, invars=_chosen(jaxpr.invars, inputs))
+
+
+def _chosen(items: Sequence[_T], places: Iterable[int]) -> tuple[_T, ...]:
+    return tuple(items[place] for place in places)
