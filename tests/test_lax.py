@@ -10,8 +10,8 @@ import pytest
 
 from minijit import lax
 from minijit.graph.check import check_jaxpr
-from minijit.graph.trace import abstractify, trace_function
 from minijit.graph.evaluate import evaluate
+from minijit.graph.trace import abstractify, trace_function
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 I = np.array([7, -7, 6, 0], np.int32)  # noqa: E741

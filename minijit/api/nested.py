@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.evaluate import evaluate
 from minijit.graph.primitive import Kind, Primitive, register
 from minijit.graph.trace import bind
 from minijit.graph.tree import unflatten
 from minijit.runtime.memory_cache import Inner
-from minijit.graph.evaluate import evaluate
 
 __all__ = ["call_inner"]
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from minijit.lowering.kernel_ir import (
+    Branch,
     Kernel,
     Level,
     Load,
+    Loop,
     Map,
+    Node,
     Operand,
     Reduce,
     Role,
     Store,
     Value,
+    blocks,
+    outputs_of,
+    walk,
 )
 
 __all__ = ["KernelError", "check_kernel"]
@@ -31,14 +39,57 @@ def check_kernel(kernel: Kernel) -> None:
         raise KernelError(f"an extent is below one\n{kernel}")
     if kernel.ragged is not None and len(kernel.cols) != 1:
         raise KernelError(f"a ragged kernel has one column dimension\n{kernel}")
-    defined: set[Value] = set()
-    for position, statement in enumerate(kernel.body):
+    for position, node in enumerate(walk(kernel.body)):
+        if isinstance(node, Loop) and not 0 <= node.dim - len(kernel.extents) < len(kernel.steps):
+            raise KernelError(f"statement {position}: loop {node.dim} has no number\n{kernel}")
+    _check_body(kernel, kernel.body, set())
+
+
+def _check_body(kernel: Kernel, body: tuple[Node, ...], defined: set[Value]) -> set[Value]:
+    """Check statements in order and return what is defined after them."""
+    for position, node in enumerate(body):
         try:
-            _check(kernel, statement, defined)
+            if isinstance(node, Loop | Branch):
+                _check_structure(kernel, node, defined)
+            else:
+                _check(kernel, node, defined)
         except KernelError as error:
             raise KernelError(f"statement {position}: {error}\n{kernel}") from None
-        if not isinstance(statement, Store):
-            defined.add(statement.out)
+        for value in outputs_of(node):
+            if value in defined:
+                raise KernelError(f"statement {position}: {value.name} is defined twice\n{kernel}")
+            defined.add(value)
+    return defined
+
+
+def _check_structure(kernel: Kernel, node: Loop | Branch, defined: set[Value]) -> None:
+    """Check a loop or a branch and what it holds."""
+    carries: tuple[Value, ...] = ()
+    wanted = [value.dtype for value in node.outs]
+    if isinstance(node, Loop):
+        carries = node.carries
+        if (node.length is None) == (node.condition is None):
+            raise KernelError("a loop has a length or a condition")
+        _check_defined(node.inits, defined)
+        if not [v.dtype for v in node.inits] == [v.dtype for v in carries] == wanted:
+            raise KernelError("a loop carries values of other types than it begins with")
+    else:
+        _check_defined((node.index,), defined)
+    for block in blocks(node):
+        inside = _check_body(kernel, block.body, defined | set(carries))
+        _check_defined(block.results, inside)
+        dtypes = [result.dtype for result in block.results]
+        if isinstance(node, Loop) and block is node.condition:
+            if dtypes != [np.bool_]:
+                raise KernelError("a condition is one bool")
+        elif dtypes != wanted:
+            raise KernelError(f"a block gives {dtypes}, not {wanted}")
+
+
+def _check_defined(operands: tuple[Operand, ...], defined: set[Value]) -> None:
+    for operand in operands:
+        if isinstance(operand, Value) and operand not in defined:
+            raise KernelError(f"{operand.name} is used before it is computed")
 
 
 def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
@@ -73,7 +124,7 @@ def _check_access(kernel: Kernel, access: Load | Store, role: Role) -> None:
         raise KernelError(f"buffer {buffer.name} is not for this")
     unguarded = not (isinstance(access, Load) and access.guard is not None)
     if buffer.contiguous and unguarded and kernel.ragged is None:
-        low, high = access.index.bounds(kernel.extents)
+        low, high = access.index.bounds(kernel.spans)
         if low < 0 or high >= buffer.size:
             raise KernelError(
                 f"{buffer.name}[{access.index}] reaches [{low}, {high}] of {buffer.size}"

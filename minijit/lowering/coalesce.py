@@ -7,7 +7,20 @@ import math
 from collections.abc import Callable, Sequence
 
 from minijit.graph.index import Affine
-from minijit.lowering.kernel_ir import Guard, Index, Kernel, Load, Reduce, Statement, Store
+from minijit.lowering.kernel_ir import (
+    Block,
+    Branch,
+    Guard,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Node,
+    Reduce,
+    Store,
+    walk,
+    with_blocks,
+)
 from minijit.lowering.stages import indices
 
 __all__ = ["coalesce"]
@@ -32,6 +45,8 @@ def coalesce(kernel: Kernel) -> Kernel:
     groups = row_groups + col_groups
     # A merged dimension is walked with the stride of its fastest part.
     renamed = {group[-1]: position for position, group in enumerate(groups)}
+    first = len(kernel.extents)
+    renamed |= {first + loop: len(groups) + loop for loop in range(len(kernel.steps))}
 
     def moved(index: Affine) -> Affine:
         terms = sorted((renamed[d], s) for d, s in index.terms if d in renamed)
@@ -42,14 +57,15 @@ def coalesce(kernel: Kernel) -> Kernel:
         kernel,
         rows=tuple(extents[: len(row_groups)]),
         cols=tuple(extents[len(row_groups) :]),
-        body=tuple(_moved(statement, moved) for statement in kernel.body),
+        body=tuple(_moved(node, moved, len(groups) - first) for node in kernel.body),
     )
 
 
 def _groups(kernel: Kernel, dims: Sequence[int], *, reorder: bool) -> list[tuple[int, ...]]:
     """Split ``dims`` into runs, slowest first, that every index walks as one dimension."""
-    stores = [s.index for s in kernel.body if isinstance(s, Store)]
-    others = [i for s in kernel.body if not isinstance(s, Store) for i in indices(s)]
+    statements = [node for node in walk(kernel.body) if not isinstance(node, Loop | Branch)]
+    stores = [s.index for s in statements if isinstance(s, Store)]
+    others = [i for s in statements if not isinstance(s, Store) for i in indices(s)]
     left = [dim for dim in dims if kernel.extents[dim] != 1]
     if reorder:
 
@@ -70,10 +86,17 @@ def _groups(kernel: Kernel, dims: Sequence[int], *, reorder: bool) -> list[tuple
     return groups
 
 
-def _moved(statement: Statement, moved: Callable[[Affine], Affine]) -> Statement:
-    if isinstance(statement, Load | Index | Store):
-        return dataclasses.replace(statement, index=moved(statement.index))
-    if isinstance(statement, Guard):
-        conditions = tuple((moved(index), low, high) for index, low, high in statement.conditions)
-        return dataclasses.replace(statement, conditions=conditions)
-    return statement
+def _moved(node: Node, moved: Callable[[Affine], Affine], by: int) -> Node:
+    match node:
+        case Load() | Index() | Store():
+            return dataclasses.replace(node, index=moved(node.index))
+        case Guard():
+            conditions = tuple((moved(index), low, high) for index, low, high in node.conditions)
+            return dataclasses.replace(node, conditions=conditions)
+        case Loop():
+            node = dataclasses.replace(node, dim=node.dim + by)
+
+    def block(inner: Block) -> Block:
+        return dataclasses.replace(inner, body=tuple(_moved(n, moved, by) for n in inner.body))
+
+    return with_blocks(node, block)

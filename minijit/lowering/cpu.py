@@ -26,7 +26,7 @@ def emit_cpu(kernel: Kernel) -> KernelSource:
     units ``[start, stop)`` of ``launch.units``.
     """
     kernel = coalesce(expand_positions(kernel))
-    if not any(isinstance(statement, Reduce) for statement in kernel.body):
+    if not any(isinstance(statement, Reduce) for statement in kernel.statements):
         return emit_map(_without_columns(kernel))
     lane = _lane(kernel)
     return emit_row(kernel) if lane is None else emit_column(kernel, lane)

@@ -55,7 +55,7 @@ class _Column:
     def _per_row(self) -> set[Value]:
         """Return the row values that differ along the lane; results of reductions count as such."""
         found: set[Value] = set()
-        for statement in self.kernel.body:
+        for statement in self.kernel.statements:
             if isinstance(statement, Store) or statement.out.level is Level.CELL:
                 continue
             if (
@@ -86,7 +86,9 @@ class _Column:
             found |= {v for v in outer if v in self.per_row and home[v] != k}
         last = _values(o for s in self.staging.after for o in operands(s))
         found |= {v for v in last if v in self.per_row and home[v] != len(stages)}
-        return [s.out for s in self.kernel.body if not isinstance(s, Store) and s.out in found]
+        return [
+            s.out for s in self.kernel.statements if not isinstance(s, Store) and s.out in found
+        ]
 
     def write(self) -> KernelSource:
         """Return the finished source."""

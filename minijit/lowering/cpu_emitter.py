@@ -220,7 +220,7 @@ def unit_strides(kernel: Kernel) -> list[float]:
     """
     score = [0.0] * len(kernel.extents)
     points = max(math.prod(kernel.extents), 1)
-    for statement in kernel.body:
+    for statement in kernel.statements:
         if isinstance(statement, Load | Store):
             share = math.prod(kernel.extents[dim] for dim in statement.index.dims) / points
             for dim, stride in statement.index.terms:

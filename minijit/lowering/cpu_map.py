@@ -36,7 +36,7 @@ class _Map:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.emitter = CpuEmitter(kernel)
-        self.cost = cell_cost(kernel.body)
+        self.cost = cell_cost(kernel.statements)
         dims = range(len(kernel.rows))
         self.inner = unit_stride_dim(kernel, dims) if dims else None
         self.once = self._once()
@@ -56,7 +56,7 @@ class _Map:
                     emitter.write(value, f"once_{value.name}[i{self.inner}]")
         with emitter.units(tile, lambda depth: emitter.statements(ready[depth])) as span:
             if self.inner is None:
-                emitter.statements([s for s in self.kernel.body if isinstance(s, Store)])
+                emitter.statements([s for s in self.kernel.statements if isinstance(s, Store)])
             else:
                 with emitter.writer.block(f"for i{self.inner} in range({span}):"):
                     for value in shared:
@@ -76,7 +76,7 @@ class _Map:
             return []
         along: list[Statement] = [
             s
-            for s in kernel.body
+            for s in kernel.statements
             if not isinstance(s, Store) and self.emitter.dims_of(s) == {self.inner}
         ]
         dear = any(isinstance(s, Map) and s.op.flops > EXPENSIVE_FLOPS for s in along)
@@ -85,7 +85,7 @@ class _Map:
     def _shared(self) -> list[Value]:
         """Return what ``once`` computes and the rest reads."""
         inside = {s.out for s in self.once if not isinstance(s, Store)}
-        outside = [s for s in self.kernel.body if s not in self.once]
+        outside = [s for s in self.kernel.statements if s not in self.once]
         read = {o for s in outside for o in operands(s) if isinstance(o, Value)}
         return [s.out for s in self.once if not isinstance(s, Store) and s.out in read & inside]
 
@@ -115,7 +115,7 @@ class _Map:
 
         The second result is by how many bytes it jumps.
         """
-        for statement in self.kernel.body:
+        for statement in self.kernel.statements:
             if isinstance(statement, Load | Store) and abs(statement.index.stride(inner)) > 1:
                 size = self.kernel.buffers[statement.buffer].dtype.itemsize
                 for dim, stride in statement.index.terms:
@@ -127,7 +127,7 @@ class _Map:
         """Sort the statements by the number of loops that must be open before they can run."""
         depth_of = {dim: position + 1 for position, dim in enumerate(self.tile.order)}
         ready: list[list[Statement]] = [[] for _ in range(len(self.tile.order) + 1)]
-        for statement in self.kernel.body:
+        for statement in self.kernel.statements:
             if isinstance(statement, Store):
                 if self.tile.order:
                     ready[-1].append(statement)

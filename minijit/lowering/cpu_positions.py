@@ -70,7 +70,7 @@ def expand_positions(kernel: Kernel) -> Kernel:
     """Return an equal kernel where ``argmax`` and ``argmin`` are an extreme and a search for it."""
     body: list[Statement] = []
     extremes: dict[tuple[str, Operand], Value] = {}
-    for statement in kernel.body:
+    for statement in kernel.statements:
         if not isinstance(statement, Reduce) or statement.monoid.name not in _EXTREMES:
             body.append(statement)
             continue

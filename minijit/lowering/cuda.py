@@ -32,13 +32,16 @@ def emit_cuda(
         vectorize: Use 128-bit accesses; buffers in ``launch.aligned`` must then be aligned to them.
         work: Most elements that a thread holds at a time; None leaves the choice to the schedule.
     """
-    reduces = any(isinstance(statement, Reduce) for statement in kernel.body)
+    reduces = any(isinstance(statement, Reduce) for statement in kernel.statements)
     if not reduces:
         kernel = dataclasses.replace(kernel, rows=kernel.extents, cols=())
     kernel = coalesce(kernel)
     if not reduces:
         across = crossing_dim(kernel)
-        if across is not None and min(unrolled_lanes(kernel.body), work or TILE_WORK) >= TILE_WORK:
+        if (
+            across is not None
+            and min(unrolled_lanes(kernel.statements), work or TILE_WORK) >= TILE_WORK
+        ):
             return emit_tile(kernel, across, vectorize=vectorize)
         return emit_map(kernel, vectorize=vectorize, work=work)
     if not kernel.cols:

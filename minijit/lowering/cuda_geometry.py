@@ -89,7 +89,9 @@ def choose_geometry(
 
 def _accesses(kernel: Kernel) -> list[Load | Store]:
     cols = frozenset(range(len(kernel.rows), len(kernel.extents)))
-    return [s for s in kernel.body if isinstance(s, Load | Store) and cols & set(s.index.dims)]
+    return [
+        s for s in kernel.statements if isinstance(s, Load | Store) and cols & set(s.index.dims)
+    ]
 
 
 def _reads_along_rows(kernel: Kernel) -> bool:

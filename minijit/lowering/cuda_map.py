@@ -59,7 +59,7 @@ def emit_map(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSour
     size = math.prod(kernel.rows)
     shape = _choose(kernel, size, vectorize)
     widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
-    most = unrolled_lanes(kernel.body)
+    most = unrolled_lanes(kernel.statements)
     if work is None and most < _EASY_LANES and shape.chunk == VECTOR_BYTES // widest == 2:
         # float64 functions are long: a loop over the two elements of a vector might not unroll.
         shape = dataclasses.replace(shape, groups=1, written=True)
@@ -90,8 +90,8 @@ def _choose(kernel: Kernel, size: int, vectorize: bool) -> MapShape:
     chunk = _chunk(kernel) if vectorize and kernel.rows else 1
     if chunk == 1:
         return MapShape(1, _SCALAR_GROUPS if size >= _LARGE else 1, threads)
-    loads = [s for s in kernel.body if isinstance(s, Load)]
-    maps = sum(isinstance(s, Map) for s in kernel.body)
+    loads = [s for s in kernel.statements if isinstance(s, Load)]
+    maps = sum(isinstance(s, Map) for s in kernel.statements)
     widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
     short = len(loads) <= 4 and maps <= _LONG_BODY and chunk * widest <= VECTOR_BYTES
     return MapShape(chunk, 2 if short and size >= _LARGE else 1, threads)
@@ -102,7 +102,7 @@ def _chunk(kernel: Kernel) -> int:
     inner = len(kernel.rows) - 1
     sizes = [
         kernel.buffers[s.buffer].dtype.itemsize
-        for s in kernel.body
+        for s in kernel.statements
         if isinstance(s, Load | Store)
         and s.index.stride(inner) == 1
         and (isinstance(s, Store) or s.guard is None)
@@ -146,7 +146,7 @@ class MapEmitter(CudaEmitter):
         """Write the whole function."""
         with self.whole_function():
             self.place()
-            for statement in self.kernel.body:
+            for statement in self.kernel.statements:
                 self._sort(statement)
             for load in self.loads:
                 self.local(f"{load.out.name}_", self.shape.lanes, load.out.dtype)

@@ -26,7 +26,7 @@ def crossing_dim(kernel: Kernel) -> int | None:
     if inner < 1 or kernel.rows[inner] < _SMALLEST:
         return None
     votes: dict[int, int] = {}
-    for access in kernel.body:
+    for access in kernel.statements:
         if not isinstance(access, Load | Store) or abs(access.index.stride(inner)) < 2:
             continue
         size = kernel.buffers[access.buffer].dtype.itemsize

@@ -17,23 +17,50 @@ Example, softmax over the last axis of f32[4096,1024] (d0 is the row, d1 the col
       row  v4: f32 = reduce sum v3
       cell v5: f32 = div v3 v4
            store b1[1024*i0 + i1] = v5
+
+A loop or a branch is one statement that holds others: at each point its body runs again and again
+with the carried values of the last step, or one of its blocks runs. Values of the body exist in it
+alone; it may read those before it. The steps of a counted loop are a dimension of the index
+expressions like rows and columns, numbered after them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from minijit.graph.dtypes import short_name
-from minijit.graph.index import Affine
-from minijit.graph.primitive import Monoid, Primitive
+from minijit.lowering.kernel_text import statement_lines
+from minijit.lowering.statements import (
+    Block,
+    Branch,
+    Constant,
+    Guard,
+    Index,
+    Level,
+    Load,
+    Loop,
+    Map,
+    Node,
+    Operand,
+    Read,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+    blocks,
+    outputs_of,
+    walk,
+    with_blocks,
+)
 
 __all__ = [
     "Argument",
+    "Block",
+    "Branch",
     "Buffer",
     "Constant",
     "Guard",
@@ -41,7 +68,9 @@ __all__ = [
     "Kernel",
     "Level",
     "Load",
+    "Loop",
     "Map",
+    "Node",
     "Operand",
     "Read",
     "Reduce",
@@ -49,15 +78,11 @@ __all__ = [
     "Statement",
     "Store",
     "Value",
+    "blocks",
+    "outputs_of",
+    "walk",
+    "with_blocks",
 ]
-
-
-class Level(enum.IntEnum):
-    """How often a value exists: once a launch, once a row, once a cell."""
-
-    LAUNCH = 0
-    ROW = 1
-    CELL = 2
 
 
 class Role(enum.Enum):
@@ -95,107 +120,6 @@ class Argument:
     dtype: np.dtype[Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """A typed SSA value; compared by identity.
-
-    Attributes:
-        name: Unique in the kernel, ``v0``, ``v1``, ...
-        dtype: Its type. float16 values are held as float32 that was rounded to float16.
-        level: How often it exists.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    level: Level
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constant:
-    """A typed constant: ``value`` is a NumPy scalar of exactly ``dtype``."""
-
-    value: Any
-    dtype: np.dtype[Any]
-
-
-Operand = Value | Constant
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Load:
-    """``out = buffer[index]``, or zero where ``guard`` (a bool value) does not hold."""
-
-    out: Value
-    buffer: int
-    index: Affine
-    guard: Operand | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Read:
-    """``out = argument``: the value of a scalar argument (level LAUNCH)."""
-
-    out: Value
-    argument: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Index:
-    """``out = index`` as int64: the affine expression itself as a value."""
-
-    out: Value
-    index: Affine
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Guard:
-    """``out`` (bool) ``= low <= expression < high`` for every one of the ``conditions``."""
-
-    out: Value
-    conditions: tuple[tuple[Affine, int, int], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Map:
-    """``out = op(*args)`` by the primitive's scalar code, then cast to ``out.dtype``.
-
-    ``line`` is the user's source line (``file:line``), shown as a comment in generated code.
-    """
-
-    out: Value
-    op: Primitive
-    args: tuple[Operand, ...]
-    params: Mapping[str, Any]
-    line: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reduce:
-    """``out = monoid`` over the cells of a row; one argument and one accumulator a component.
-
-    ``accumulators`` are the dtypes that the components are accumulated in.
-    """
-
-    out: Value
-    monoid: Monoid
-    args: tuple[Operand, ...]
-    accumulators: tuple[np.dtype[Any], ...]
-    line: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Store:
-    """``buffer[index] = value``, once for each point of ``level``."""
-
-    buffer: int
-    index: Affine
-    value: Operand
-    level: Level
-
-
-Statement = Load | Read | Index | Guard | Map | Reduce | Store
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
     """One fused kernel.
@@ -210,6 +134,7 @@ class Kernel:
         body: The statements in an order in which every value is computed before it is used.
         ragged: When not None, the last row dimension counts blocks of the (then single) column
             dimension: the cell exists where ``block * cols[0] + col < ragged``.
+        steps: Number of steps of each loop, in the order of their numbers; 1 where none is known.
     """
 
     name: str
@@ -217,8 +142,30 @@ class Kernel:
     cols: tuple[int, ...]
     buffers: tuple[Buffer, ...]
     arguments: tuple[Argument, ...]
-    body: tuple[Statement, ...]
+    body: tuple[Node, ...]
     ragged: int | None = None
+    steps: tuple[int, ...] = ()
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """Extents of all dimensions of index expressions: rows, columns, steps of loops."""
+        return self.extents + self.steps
+
+    @property
+    def structured(self) -> bool:
+        """Whether there are loops or branches."""
+        return any(isinstance(node, Loop | Branch) for node in self.body)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The body of a kernel that is not structured.
+
+        Raises:
+            TypeError: it is.
+        """
+        if self.structured:
+            raise TypeError(f"kernel {self.name} has loops or branches")
+        return cast("tuple[Statement, ...]", self.body)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -228,7 +175,7 @@ class Kernel:
     @property
     def dtypes(self) -> set[np.dtype[Any]]:
         """The dtypes of everything in memory and of every value."""
-        held = {s.out.dtype for s in self.body if not isinstance(s, Store)}
+        held = {value.dtype for s in walk(self.body) for value in outputs_of(s)}
         return held | {b.dtype for b in self.buffers} | {a.dtype for a in self.arguments}
 
     @property
@@ -255,36 +202,4 @@ class Kernel:
             )
         for position, argument in enumerate(self.arguments):
             lines.append(f"  arg a{position}: {short_name(argument.dtype)} {argument.name}")
-        return "\n".join(lines + [f"  {_statement(s)}" for s in self.body])
-
-
-def _operand(operand: Operand) -> str:
-    return (
-        operand.name
-        if isinstance(operand, Value)
-        else f"{operand.value}:{short_name(operand.dtype)}"
-    )
-
-
-def _statement(statement: Statement) -> str:
-    if isinstance(statement, Store):
-        return f"     store b{statement.buffer}[{statement.index}] = {_operand(statement.value)}"
-    out = statement.out
-    match statement:
-        case Load():
-            code = f"load b{statement.buffer}[{statement.index}]"
-            if statement.guard is not None:
-                code += f" if {_operand(statement.guard)}"
-        case Read():
-            code = f"argument a{statement.argument}"
-        case Index():
-            code = f"index {statement.index}"
-        case Guard():
-            code = "guard " + " and ".join(
-                f"{low} <= {e} < {high}" for e, low, high in statement.conditions
-            )
-        case Map():
-            code = " ".join([statement.op.name, *map(_operand, statement.args)])
-        case Reduce():
-            code = " ".join(["reduce", statement.monoid.name, *map(_operand, statement.args)])
-    return f"{out.level.name.lower():6s} {out.name}: {short_name(out.dtype)} = {code}"
+        return "\n".join(lines + [f"  {line}" for s in self.body for line in statement_lines(s)])

@@ -122,7 +122,7 @@ class Emitter:
         self.kernel = kernel
         self.writer = Writer()
         self.names: dict[str, Any] = {}
-        self.dims: list[str] = [f"i{dim}" for dim in range(len(kernel.extents))]
+        self.dims: list[str] = [f"i{dim}" for dim in range(len(kernel.spans))]
 
     # What targets differ in.
 
@@ -257,7 +257,7 @@ class Emitter:
         """Return code of the conditions that do not hold everywhere anyway."""
         terms: list[str] = []
         for affine, low, high in statement.conditions:
-            least, most = affine.bounds(self.kernel.extents)
+            least, most = affine.bounds(self.kernel.spans)
             code = self.index(affine)
             if least < low:
                 terms.append(f"({code} >= {low})")

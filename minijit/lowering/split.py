@@ -55,13 +55,13 @@ class _Splitter:
         self.blocks = (*outer, -(-last // length))
         self.columns = length
         self.ragged = last if last % length else None
-        self.reduces = [s for s in kernel.body if isinstance(s, Reduce)]
+        self.reduces = [s for s in kernel.statements if isinstance(s, Reduce)]
         size = math.prod((*kernel.rows, *self.blocks))
         dtypes = [dtype for reduce in self.reduces for dtype in reduce.accumulators]
         self.partials = tuple(Var(ShapedArray((size,), np.dtype(dtype))) for dtype in dtypes)
         late: set[Value] = set()
         self.late: list[Statement] = []
-        for statement in kernel.body:
+        for statement in kernel.statements:
             if isinstance(statement, Reduce) or late.intersection(_reads(statement)):
                 self.late.append(statement)
                 if not isinstance(statement, Store):
@@ -75,7 +75,7 @@ class _Splitter:
         body: list[Statement] = []
         renamed: dict[Value, Value] = {}
         row_dims = self.rows + len(self.blocks)
-        for statement in self.kernel.body:
+        for statement in self.kernel.statements:
             if statement in self.late and not isinstance(statement, Reduce):
                 continue
             if isinstance(statement, Reduce):
@@ -100,7 +100,7 @@ class _Splitter:
         body: list[Statement] = []
         start = len(self.kernel.buffers)
         fresh = 0
-        for statement in self.kernel.body:
+        for statement in self.kernel.statements:
             if isinstance(statement, Reduce):
                 args: list[Operand] = []
                 for dtype in statement.accumulators:
@@ -220,7 +220,7 @@ def pruned(lowered: Lowered) -> Lowered:
     kernel = lowered.kernel
     needed: set[Value] = set()
     body: list[Statement] = []
-    for statement in reversed(kernel.body):
+    for statement in reversed(kernel.statements):
         if isinstance(statement, Store) or statement.out in needed:
             body.append(statement)
             needed |= _reads(statement)

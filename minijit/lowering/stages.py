@@ -93,7 +93,7 @@ def value_dims(kernel: Kernel) -> dict[Value, frozenset[int]]:
     """Return the dimensions on which each value depends; a reduction drops the columns."""
     dims: dict[Value, frozenset[int]] = {}
     rows = frozenset(range(len(kernel.rows)))
-    for statement in kernel.body:
+    for statement in kernel.statements:
         if isinstance(statement, Store):
             continue
         found: frozenset[int] = frozenset()
@@ -116,7 +116,7 @@ class _Choice:
 
     def __init__(self, kernel: Kernel, keep_loads: bool, budget: int | None) -> None:
         self.defined: dict[Value, Statement] = {
-            s.out: s for s in kernel.body if not isinstance(s, Store)
+            s.out: s for s in kernel.statements if not isinstance(s, Store)
         }
         self.kept: set[Value] = set()
         self._cells = math.prod(kernel.cols)
@@ -175,7 +175,7 @@ class _Passes:
 def _passes(kernel: Kernel) -> _Passes:
     depth: dict[Value, int] = {}
     found = _Passes([], {}, {})
-    for statement in kernel.body:
+    for statement in kernel.statements:
         at = max((depth[o] for o in operands(statement) if isinstance(o, Value)), default=0)
         if isinstance(statement, Store):
             level = statement.level
@@ -226,14 +226,16 @@ def stage_kernel(kernel: Kernel, *, keep_loads: bool = False, budget: int | None
         computed.append(needed)
         reused.append(reads)
 
-    order = [s.out for s in kernel.body if not isinstance(s, Store)]
+    order = [s.out for s in kernel.statements if not isinstance(s, Store)]
 
     def stage(k: int) -> Stage:
         roots = passes.roots.get(k, [])
-        cells = (s in roots if isinstance(s, Store) else s.out in computed[k] for s in kernel.body)
+        cells = (
+            s in roots if isinstance(s, Store) else s.out in computed[k] for s in kernel.statements
+        )
         return Stage(
             before=tuple(passes.row.get(k, ())),
-            cells=tuple(s for s, wanted in zip(kernel.body, cells, strict=True) if wanted),
+            cells=tuple(s for s, wanted in zip(kernel.statements, cells, strict=True) if wanted),
             reduces=tuple(s for s in roots if isinstance(s, Reduce)),
             keeps=tuple(v for v in order if v in choice.kept and first[v] == k),
             reuses=tuple(v for v in order if v in reused[k]),

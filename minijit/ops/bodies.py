@@ -123,9 +123,9 @@ def trace_body(
 def adapted(value: Any, wanted: ShapedArray) -> Any:
     """Return a weakly typed ``value`` in the dtype of ``wanted`` where that loses nothing."""
     own = abstractify(value)
-    if own.weak_type and own.dtype != wanted.dtype and not wanted.weak_type:
-        if result_dtype((own, wanted)) == wanted.dtype:
-            return convert(value, wanted.dtype)
+    adapts = own.weak_type and own.dtype != wanted.dtype and not wanted.weak_type
+    if adapts and result_dtype((own, wanted)) == wanted.dtype:
+        return convert(value, wanted.dtype)
     return value
 
 

@@ -18,16 +18,22 @@ from minijit.graph.trace import abstractify, bind
 from minijit.graph.tracer import Tracer
 from minijit.graph.tree import flatten, unflatten
 from minijit.ops.binary import maximum, minimum
-from minijit.ops.bodies import Body, Tree, refuse_difference, runs_as_python, strong, trace_body, widened
+from minijit.ops.bodies import (
+    Body,
+    Tree,
+    refuse_difference,
+    runs_as_python,
+    strong,
+    trace_body,
+    widened,
+)
 from minijit.ops.compare import not_equal
 from minijit.ops.promote import convert
 
 __all__ = ["cond", "cond_p", "switch"]
 
 _INT32 = np.dtype(np.int32)
-_ADVICE = (
-    "give them one type: cast with x.astype(...), broadcast, or return the same containers"
-)
+_ADVICE = "give them one type: cast with x.astype(...), broadcast, or return the same containers"
 
 
 def _cond_aval(
@@ -181,9 +187,7 @@ def _branch(
     bodies = [_of_types(body, wanted) for body in bodies]
     for title, body in zip(titles[1:], bodies[1:], strict=True):
         message = f"{what}: {titles[0]} and {title} return different things"
-        refuse_difference(
-            message, "result", (titles[0], bodies[0].out), (title, body.out), _ADVICE
-        )
+        refuse_difference(message, "result", (titles[0], bodies[0].out), (title, body.out), _ADVICE)
     captures = {id(value): value for body in bodies for value in body.captures}
     branches = tuple(_with_inputs(body, captures) for body in bodies)
     results = bind(cond_p, index, *captures.values(), *leaves, branches=branches)

@@ -41,7 +41,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     batches = [_reshaped(x[:whole], (whole // size, size), 1) for x in leaves]
     parts = [_reshaped(y, (whole,), 2) for y in scan(several, None, batches)[1]]
     if whole < count:
-        rest = scan(lambda _, x: (None, f(unflatten(treedef, x))), None, [x[whole:] for x in leaves])[1]
+        rest = scan(
+            lambda _, x: (None, f(unflatten(treedef, x))), None, [x[whole:] for x in leaves]
+        )[1]
         parts = [concatenate(pair, 0) for pair in zip(parts, flatten(rest)[0], strict=True)]
     return unflatten(trees[0], parts)
 

@@ -237,6 +237,7 @@ def leading_extent(what: str, treedef: TreeDef, leaves: Sequence[Any], length: A
 
 
 def positive(what: str, name: str, value: int) -> int:
+    """Return ``value``, or raise ``ValueError`` when it is below one."""
     if value < 1:
         raise ValueError(f"{what}: {name}={value}{here()} has to be at least 1")
     return value

@@ -14,7 +14,6 @@ from minijit.graph.mode import mode
 from minijit.graph.primitive import Kind, Primitive, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
-from minijit.graph.tracer import Tracer
 from minijit.graph.tree import flatten, unflatten
 from minijit.ops.binary import add
 from minijit.ops.bodies import Body, Tree, long_name, runs_as_python, strong, trace_body

@@ -10,10 +10,10 @@ import pytest
 
 import minijit.numpy.elementwise as mnp
 from minijit.graph.aval import ShapedArray
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
 from minijit.ops.promote import convert, loop_dtypes
-from minijit.graph.evaluate import evaluate
 from tests.ops.samples import DTYPES
 
 Function = Any

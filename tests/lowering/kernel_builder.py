@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.api import load_operations
 from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive, all_primitives
 from minijit.lowering.kernel_ir import (
@@ -28,15 +29,8 @@ from minijit.lowering.kernel_ir import (
     Store,
     Value,
 )
-from minijit.ops import (  # noqa: F401 - importing them declares the primitives
-    binary,
-    compare,
-    reduce,
-    select,
-    transcendental,
-    unary,
-)
 
+load_operations()
 OPS: dict[str, Primitive] = {primitive.name: primitive for primitive in all_primitives()}
 CONVERT = "convert_element_type"
 MONOIDS: dict[str, Monoid] = {p.monoid.name: p.monoid for p in OPS.values() if p.monoid}

@@ -13,9 +13,9 @@ import pytest
 
 import minijit.numpy as mnp
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
-from minijit.graph.evaluate import evaluate
 from tests.ops.samples import special_values
 
 Function = Callable[..., Any]

@@ -16,10 +16,10 @@ import pytest
 import minijit.numpy.elementwise  # noqa: F401 - declares everything
 from minijit.graph.aval import ShapedArray
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.primitive import Primitive
 from minijit.graph.trace import bind, trace_function
 from minijit.lowering.cpu_emitter import CpuEmitter
-from minijit.graph.evaluate import evaluate
 from tests.lowering.cuda_kernels import gelu
 from tests.ops.samples import (
     Signature,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.evaluate import evaluate
 from minijit.graph.index import Affine, NotAffine, SplitDimension
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn
 from minijit.graph.primitive import Kind
 from minijit.graph.trace import trace_function
 from minijit.ops import join, shape
-from minijit.graph.evaluate import evaluate
 
 INT64 = np.dtype(np.int64)
 

@@ -11,11 +11,11 @@ import pytest
 import minijit
 import minijit.numpy as jnp
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.pretty import canonical_text
 from minijit.transforms.common_subexpr import share_common_subexpressions
 from minijit.transforms.dead_code import eliminate_dead_code
-from minijit.graph.evaluate import evaluate
 from minijit.transforms.fold import fold_constants
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs

@@ -10,12 +10,12 @@ import pytest
 
 import minijit
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.primitive import Kind
 from minijit.runtime.pipeline import optimize
 from minijit.transforms.common_subexpr import share_common_subexpressions
 from minijit.transforms.dead_code import eliminate_dead_code
-from minijit.graph.evaluate import evaluate
 from minijit.transforms.fold import fold_constants
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs

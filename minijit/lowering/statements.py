@@ -1,0 +1,232 @@
+"""The statements of the kernel IR, and how to go through those inside others."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.index import Affine
+from minijit.graph.primitive import Monoid, Primitive
+
+__all__ = [
+    "Block",
+    "Branch",
+    "Constant",
+    "Guard",
+    "Index",
+    "Level",
+    "Load",
+    "Loop",
+    "Map",
+    "Node",
+    "Operand",
+    "Read",
+    "Reduce",
+    "Statement",
+    "Store",
+    "Value",
+    "blocks",
+    "outputs_of",
+    "walk",
+    "with_blocks",
+]
+
+
+class Level(enum.IntEnum):
+    """How often a value exists: once a launch, once a row, once a cell."""
+
+    LAUNCH = 0
+    ROW = 1
+    CELL = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A typed SSA value; compared by identity.
+
+    Attributes:
+        name: Unique in the kernel, ``v0``, ``v1``, ...
+        dtype: Its type. float16 values are held as float32 that was rounded to float16.
+        level: How often it exists.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    level: Level
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """A typed constant: ``value`` is a NumPy scalar of exactly ``dtype``."""
+
+    value: Any
+    dtype: np.dtype[Any]
+
+
+Operand = Value | Constant
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """``out = buffer[index]``, or zero where ``guard`` (a bool value) does not hold."""
+
+    out: Value
+    buffer: int
+    index: Affine
+    guard: Operand | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """``out = argument``: the value of a scalar argument (level LAUNCH)."""
+
+    out: Value
+    argument: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """``out = index`` as int64: the affine expression itself as a value."""
+
+    out: Value
+    index: Affine
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guard:
+    """``out`` (bool) ``= low <= expression < high`` for every one of the ``conditions``."""
+
+    out: Value
+    conditions: tuple[tuple[Affine, int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Map:
+    """``out = op(*args)`` by the primitive's scalar code, then cast to ``out.dtype``.
+
+    ``line`` is the user's source line (``file:line``), shown as a comment in generated code.
+    """
+
+    out: Value
+    op: Primitive
+    args: tuple[Operand, ...]
+    params: Mapping[str, Any]
+    line: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduce:
+    """``out = monoid`` over the cells of a row; one argument and one accumulator a component.
+
+    ``accumulators`` are the dtypes that the components are accumulated in.
+    """
+
+    out: Value
+    monoid: Monoid
+    args: tuple[Operand, ...]
+    accumulators: tuple[np.dtype[Any], ...]
+    line: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """``buffer[index] = value``, once for each point of ``level``."""
+
+    buffer: int
+    index: Affine
+    value: Operand
+    level: Level
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """Statements in order, and the operands that are their result."""
+
+    body: tuple[Node, ...]
+    results: tuple[Operand, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """``carries = inits``, then again and again ``carries = body``; ``outs`` are the last ones.
+
+    Attributes:
+        outs: The carries after the last step.
+        inits: The carries before the first one.
+        carries: The carries as ``body`` and ``condition`` see them.
+        body: One step; its results are the next carries. It may store: at each step elsewhere.
+        dim: The number of this loop, unique in the kernel: dimension ``dim`` of index expressions
+            is the step, from zero, if the loop is counted.
+        length: How many steps there are; None without a count.
+        condition: Without a count: its one result says whether to take the next step.
+        line: The user's line.
+    """
+
+    outs: tuple[Value, ...]
+    inits: tuple[Operand, ...]
+    carries: tuple[Value, ...]
+    body: Block
+    dim: int
+    length: int | None
+    condition: Block | None = None
+    line: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Branch:
+    """``outs`` are the results of ``blocks[index]``; no other block runs.
+
+    ``index`` is an int32 between zero and the number of blocks, or the last block for any other.
+    """
+
+    outs: tuple[Value, ...]
+    index: Operand
+    blocks: tuple[Block, ...]
+    line: str = ""
+
+
+Statement = Load | Read | Index | Guard | Map | Reduce | Store
+Node = Statement | Loop | Branch
+
+
+def outputs_of(node: Node) -> tuple[Value, ...]:
+    """Return the values that a statement defines for those after it."""
+    match node:
+        case Store():
+            return ()
+        case Loop() | Branch():
+            return node.outs
+    return (node.out,)
+
+
+def blocks(node: Node) -> tuple[Block, ...]:
+    """Return the blocks that a statement holds; a loop's condition comes first."""
+    match node:
+        case Loop():
+            return (node.body,) if node.condition is None else (node.condition, node.body)
+        case Branch():
+            return node.blocks
+    return ()
+
+
+def walk(body: Iterable[Node]) -> Iterator[Node]:
+    """Yield statements and, after each, those inside it."""
+    for node in body:
+        yield node
+        for block in blocks(node):
+            yield from walk(block.body)
+
+
+def with_blocks(node: Node, change: Callable[[Block], Block]) -> Node:
+    """Return a statement with each block that it holds changed."""
+    match node:
+        case Loop():
+            condition = None if node.condition is None else change(node.condition)
+            return dataclasses.replace(node, body=change(node.body), condition=condition)
+        case Branch():
+            return dataclasses.replace(node, blocks=tuple(map(change, node.blocks)))
+    return node
