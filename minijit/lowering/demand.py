@@ -1,17 +1,27 @@
-"""Which elements of which values a kernel needs: indices followed back to what is loaded."""
+"""Which elements of its operands an element of a result needs, as indices and conditions."""
 
 from __future__ import annotations
 
 import dataclasses
-import heapq
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterator
 
 from minijit.graph.aval import ShapedArray
-from minijit.graph.index import Affine, NotAffine
+from minijit.graph.index import Affine, NotAffine, SplitDimension
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind, Part
 
-__all__ = ["Blocked", "Conditions", "Demand", "Program", "Request", "Space", "follow"]
+__all__ = [
+    "Blocked",
+    "Conditions",
+    "Demand",
+    "Program",
+    "Request",
+    "Space",
+    "Steps",
+    "live_parts",
+    "operand_indices",
+    "operand_requests",
+]
 
 Conditions = tuple[tuple[Affine, int, int], ...]
 """``low <= expression < high`` for all of them: where a guarded element exists."""
@@ -26,6 +36,27 @@ class Request:
     conditions: Conditions = ()
 
 
+class Steps:
+    """The loops of a kernel, numbered as they are met.
+
+    Attributes:
+        lengths: Number of steps of each; 1 where it is not known.
+    """
+
+    def __init__(self) -> None:
+        """Know no loop yet."""
+        self.lengths: list[int] = []
+        self._numbers: dict[tuple[Var, tuple[Affine, ...]], int] = {}
+
+    def number(self, eqn: JaxprEqn, index: tuple[Affine, ...], length: int) -> int:
+        """Return the number of the loop that ``eqn`` is at ``index`` of what it carries."""
+        key = (eqn.outvars[0], index)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.lengths)
+            self.lengths.append(length)
+        return self._numbers[key]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Space:
     """An iteration space.
@@ -33,10 +64,17 @@ class Space:
     Attributes:
         extents: Of all its dimensions.
         columns: The index along each reduced axis whose extent is not one, in order of the axes.
+        steps: The loops inside, whose steps are further dimensions of index expressions.
     """
 
     extents: tuple[int, ...]
     columns: tuple[Affine, ...] = ()
+    steps: Steps = dataclasses.field(default_factory=Steps, compare=False)
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """Extents of all dimensions that index expressions may have."""
+        return (*self.extents, *self.steps.lengths)
 
     def split(self, dim: int, inner: int) -> tuple[Space, dict[int, Affine]]:
         """Return the space with ``dim`` split, and its old dimensions in terms of the new."""
@@ -47,12 +85,13 @@ class Space:
 
 
 class Blocked(Exception):
-    """No kernel can hold the equation ``eqn``: the array library has to run it."""
+    """No kernel can hold the equation ``eqn``: the host or the array library has to run it."""
 
-    def __init__(self, eqn: JaxprEqn) -> None:
-        """Remember the equation."""
-        super().__init__(eqn)
+    def __init__(self, eqn: JaxprEqn, why: str = "its index is not affine") -> None:
+        """Remember the equation, and why."""
+        super().__init__(eqn, why)
         self.eqn = eqn
+        self.why = why
 
 
 class Program:
@@ -83,49 +122,6 @@ class Demand:
 
     computed: tuple[Request, ...]
     loaded: tuple[Request, ...]
-
-
-def follow(
-    program: Program, roots: Iterable[Request], space: Space, stored: Container[Var]
-) -> Demand:
-    """Follow ``roots`` back through their equations until memory answers.
-
-    Args:
-        program: The program.
-        roots: What is to be computed; a root is never answered by memory, even if stored.
-        space: The iteration space.
-        stored: Values that are read from memory: inputs, and results of other kernels.
-
-    Raises:
-        SplitDimension: a dimension of the space must be split first.
-        Blocked: a view is not affine in this space.
-    """
-    by_position: dict[int, dict[Request, None]] = {}
-    pending: list[int] = []
-    loaded: dict[Request, None] = {}
-
-    def ask(request: Request, position: int) -> None:
-        if position not in by_position:
-            by_position[position] = {}
-            heapq.heappush(pending, -position)
-        by_position[position][request] = None
-
-    own = set()
-    for root in roots:
-        own.add(root)
-        ask(root, program.position[root.var])
-    while pending:
-        position = -heapq.heappop(pending)
-        eqn = program.jaxpr.eqns[position]
-        # A request of an equation only ever leads to equations before it.
-        for request in by_position[position]:
-            for needed in operand_requests(eqn, request, space):
-                if needed in own or needed.var not in stored:
-                    ask(needed, program.position[needed.var])
-                else:
-                    loaded[needed] = None
-    computed = tuple(r for position in sorted(by_position) for r in by_position[position])
-    return Demand(computed, tuple(loaded))
 
 
 def operand_requests(eqn: JaxprEqn, request: Request, space: Space) -> Iterator[Request]:
@@ -159,9 +155,13 @@ def viewed(eqn: JaxprEqn, request: Request, space: Space) -> tuple[Affine, ...]:
     rule = eqn.primitive.view
     assert rule is not None
     try:
-        return rule(request.index, eqn.invars[0].aval, eqn.params, space.extents)
+        return rule(request.index, eqn.invars[0].aval, eqn.params, space.spans)
     except NotAffine:
         raise Blocked(eqn) from None
+    except SplitDimension as split:
+        if split.dim >= len(space.extents):
+            raise Blocked(eqn, "it would cut the steps of a loop in two") from None
+        raise
 
 
 def live_parts(eqn: JaxprEqn, request: Request, space: Space) -> list[tuple[Part, Conditions]]:
@@ -177,7 +177,7 @@ def live_parts(eqn: JaxprEqn, request: Request, space: Space) -> list[tuple[Part
         open_conditions = []
         possible = True
         for expression, low, high in part.conditions:
-            least, most = expression.bounds(space.extents)
+            least, most = expression.bounds(space.spans)
             possible &= most >= low and least < high
             if least < low or most >= high:
                 open_conditions.append((expression, low, high))
@@ -185,7 +185,7 @@ def live_parts(eqn: JaxprEqn, request: Request, space: Space) -> list[tuple[Part
             live.append((part, tuple(open_conditions)))
         elif possible:
             shape = avals[part.operand].shape
-            live.append((part, tuple(_within(part.index, shape, space.extents))))
+            live.append((part, tuple(_within(part.index, shape, space.spans))))
             break
     return live
 

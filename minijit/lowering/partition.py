@@ -15,67 +15,14 @@ from collections import defaultdict
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.primitive import Kind
-from minijit.lowering.demand import Blocked, Program, Request, Space, follow
+from minijit.lowering.demand import Blocked, Program, Request, Space
+from minijit.lowering.follow import carried, follow
+from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.realize import Realized, realize
 
 __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
 
 _LONG = 1 << 15  # columns from which a reduction with few rows is split over the machine
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
-    """One node of a kernel.
-
-    Attributes:
-        var: The value.
-        axes: For each axis of the value, the dimension of the group's space (None: extent one).
-    """
-
-    var: Var
-    axes: tuple[int | None, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why ``consumer`` does not share a kernel with ``producer``."""
-
-    producer: Var
-    consumer: Var
-    reason: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Group:
-    """The nodes of one kernel.
-
-    Attributes:
-        extents: Dimensions of the space, in the order of the widest member's axes; unit ones
-            dropped.
-        reduced: Which of them reductions run over.
-        members: The nodes, in program order.
-        split: Whether the columns are cut into blocks that run in parallel.
-    """
-
-    extents: tuple[int, ...]
-    reduced: frozenset[int]
-    members: tuple[Member, ...]
-    split: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Partition:
-    """The steps of a program, in an order in which they can run.
-
-    Attributes:
-        steps: A ``Group`` for each kernel, an equation for each operation of the array library.
-        stored: Values that live in memory between steps.
-        refusals: Why kernels that exchange values were not made one.
-    """
-
-    steps: tuple[Group | JaxprEqn, ...]
-    stored: frozenset[Var]
-    refusals: tuple[Refusal, ...]
 
 
 def partition(program: Program, few_rows: int, most_buffers: int = 256) -> Partition:
@@ -86,13 +33,15 @@ def partition(program: Program, few_rows: int, most_buffers: int = 256) -> Parti
         few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
         most_buffers: How many arrays one kernel may read and write.
     """
-    blocked: frozenset[int] = frozenset()
+    blocked: dict[int, tuple[JaxprEqn, str]] = {}
     while True:
         try:
-            realized = realize(program, blocked, most_buffers - 1)
-            return _Partitioner(program, realized, few_rows, most_buffers).run()
+            realized = realize(program, frozenset(blocked), most_buffers - 1)
+            found = _Partitioner(program, realized, few_rows, most_buffers).run()
         except Blocked as error:
-            blocked |= {program.position[error.eqn.outvars[0]]}
+            blocked[program.position[error.eqn.outvars[0]]] = (error.eqn, error.why)
+        else:
+            return dataclasses.replace(found, blocked=tuple(blocked.values()))
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,6 +56,23 @@ class _Node:
     refined: dict[int, Affine]
     parts: dict[int, tuple[int, ...]]
     reads: tuple[Request, ...]
+
+    @property
+    def structured(self) -> bool:
+        """Whether it is computed by a loop or a branch."""
+        return self.eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
+
+    @property
+    def member(self) -> Member:
+        """The node in a kernel of its own."""
+        return Member(self.var, self.axes, self.collected)
+
+    @property
+    def collected(self) -> bool:
+        """Whether it is collected from the steps of a loop."""
+        if self.eqn.primitive.kind is not Kind.LOOP:
+            return False
+        return self.eqn.outvars.index(self.var) >= carried(self.eqn)
 
 
 class _Partitioner:
@@ -138,8 +104,10 @@ class _Partitioner:
         for position, eqn in enumerate(self.program.jaxpr.eqns):
             if position in self.realized.eager or position in self.realized.views:
                 self._add_eager(position, eqn)
-            if position not in self.realized.eager and eqn.outvars[0] in nodes:
-                self._place(position, self._node(eqn))
+            if position not in self.realized.eager:
+                for var in eqn.outvars:
+                    if var in nodes:
+                        self._place(position, self._node(eqn, var))
         order = nx.lexicographical_topological_sort(self.graph)
         steps = tuple(self.groups.get(s) or self.program.jaxpr.eqns[s // 2] for s in order)
         return Partition(steps, self._stored(), tuple(self.refusals))
@@ -160,9 +128,11 @@ class _Partitioner:
             for var in eqn.outvars:
                 self.step_of[var] = step
 
-    def _node(self, eqn: JaxprEqn) -> _Node:
-        (var,) = eqn.outvars
+    def _node(self, eqn: JaxprEqn, var: Var) -> _Node:
         shape, reduced_axes = var.aval.shape, frozenset[int]()
+        steps: tuple[None, ...] = ()
+        if eqn.primitive.kind is Kind.LOOP and eqn.outvars.index(var) >= carried(eqn):
+            shape, steps = shape[1:], (None,)
         if eqn.primitive.kind is Kind.REDUCTION:
             shape, reduced_axes = eqn.invars[0].aval.shape, frozenset(eqn.params["axes"])
         dims: dict[int, int] = {}
@@ -170,7 +140,7 @@ class _Partitioner:
             if extent != 1:
                 dims[axis] = len(dims)
         kept = [axis for axis in range(len(shape)) if axis not in reduced_axes]
-        axes = tuple(dims.get(axis) for axis in kept)
+        axes = (*steps, *(dims.get(axis) for axis in kept))
         extents = tuple(shape[axis] for axis in dims)
         reduced = frozenset(dims[axis] for axis in reduced_axes if axis in dims)
         if eqn.primitive.kind is Kind.REDUCTION and not reduced:
@@ -213,7 +183,7 @@ class _Partitioner:
                 producer = next(v for v in sources if self.step_of[v] == step)
                 self.refusals.append(Refusal(producer, node.var, joined))
         step = 2 * position + 1
-        group = Group(node.extents, node.reduced, (Member(node.var, node.axes),))
+        group = Group(node.extents, node.reduced, (node.member,))
         self.graph.add_node(step)
         self._commit(step, dataclasses.replace(group, split=self._is_long(group)), node, producers)
 
@@ -243,6 +213,9 @@ class _Partitioner:
 
     def _join(self, group: Group, node: _Node, related: bool) -> Group | str:
         """Return ``group`` with ``node`` in it, or the reason why that cannot be."""
+        structured = [n.structured for n in (node, *(self.nodes[m.var] for m in group.members))]
+        if any(structured) and (node.reduced or group.reduced):
+            return "a loop or a branch shares no kernel with a reduction"
         joined = _fitted(group, node)
         if joined is None:
             return "their iteration spaces differ"
@@ -275,7 +248,7 @@ class _Partitioner:
             other = placed.get(request.var)
             if other is None:
                 continue
-            if request.conditions:
+            if request.conditions or other.collected:
                 return False
             for index, dim in zip(request.index, other.axes, strict=True):
                 if dim is None:
@@ -352,15 +325,15 @@ def _fitted(group: Group, node: _Node) -> Group | None:
     if node.reduced and group.reduced:
         if (node.extents, node.reduced) != (group.extents, group.reduced):
             return None
-        return dataclasses.replace(group, members=(*group.members, Member(node.var, node.axes)))
+        return dataclasses.replace(group, members=(*group.members, node.member))
     if node.reduced:
         # The kernel so far has no reductions: its members become cells, or rows of the reduction.
         members = [_remapped(m, group.extents, node.extents, node.reduced) for m in group.members]
         if any(member is None for member in members):
             return None
         kept = tuple(member for member in members if member is not None)
-        return Group(node.extents, node.reduced, (*kept, Member(node.var, node.axes)))
-    member = _remapped(Member(node.var, node.axes), node.extents, group.extents, group.reduced)
+        return Group(node.extents, node.reduced, (*kept, node.member))
+    member = _remapped(node.member, node.extents, group.extents, group.reduced)
     if member is None:
         return None
     return dataclasses.replace(group, members=(*group.members, member))
@@ -373,5 +346,6 @@ def _remapped(
     rows = [d for d in range(len(extents)) if d not in reduced]
     for dims in (list(range(len(extents))), rows):
         if own == tuple(extents[d] for d in dims):
-            return Member(member.var, tuple(None if d is None else dims[d] for d in member.axes))
+            axes = tuple(None if d is None else dims[d] for d in member.axes)
+            return dataclasses.replace(member, axes=axes)
     return None

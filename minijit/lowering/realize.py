@@ -67,25 +67,27 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
     for position, eqn in enumerate(eqns):
         if position in eager:
             continue
-        (var,) = eqn.outvars
+        structured = eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
         operands = {atom for atom in eqn.invars if isinstance(atom, Var)}
         inlined = {atom for atom in operands if atom in flops and atom not in nodes}
         while len(read := _read_by(operands, inlined, reads)) > most_reads:
             if not inlined:
-                raise Blocked(eqn)
+                raise Blocked(eqn, f"it reads more than {most_reads} arrays")
             widest = max(inlined, key=lambda atom: (len(reads[atom]), program.position[atom]))
             inlined.remove(widest)
             nodes[widest] = None
-        reads[var] = read
-        flops[var] = eqn.primitive.flops + sum(flops[atom] for atom in inlined)
-        if (
-            var in results
-            or eqn.primitive.kind is Kind.REDUCTION
-            or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
-            or _worth_sharing(eqn, flops[var], read, fanout[var])
-            or _worth_repeating(uses[var], flops[var], var)
-        ):
-            nodes[var] = None
+        cost = eqn.primitive.flops + sum(flops[atom] for atom in inlined)
+        for var in eqn.outvars:
+            reads[var], flops[var] = read, cost
+            if (
+                var in results
+                or structured
+                or eqn.primitive.kind is Kind.REDUCTION
+                or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
+                or _worth_sharing(eqn, cost, read, fanout[var])
+                or _worth_repeating(uses[var], cost, var)
+            ):
+                nodes[var] = None
     in_order = sorted(nodes, key=lambda node: program.position[node])
     return Realized(tuple(in_order), eager, views)
 

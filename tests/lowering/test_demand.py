@@ -9,7 +9,8 @@ import pytest
 
 import minijit.numpy as jnp
 from minijit.graph.index import Affine, SplitDimension
-from minijit.lowering.demand import Blocked, Demand, Program, Request, Space, follow
+from minijit.lowering.demand import Blocked, Demand, Program, Request, Space
+from minijit.lowering.follow import follow
 from tests.transforms.random_programs import trace
 
 I0, I1 = Affine.dim(0, 2), Affine.dim(1, 2)

@@ -1,0 +1,301 @@
+"""What a kernel computes and loads: requests followed back through equations and their bodies."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from minijit.graph.aval import ShapedArray
+from minijit.graph.index import Affine
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.primitive import Kind
+from minijit.lowering.demand import (
+    Blocked,
+    Conditions,
+    Demand,
+    Program,
+    Request,
+    Space,
+    operand_requests,
+)
+
+__all__ = ["BranchUse", "LoopUse", "branch_uses", "carried", "follow", "loop_uses"]
+
+_Index = tuple[Affine, ...]
+
+
+def follow(
+    program: Program,
+    roots: Iterable[Request],
+    space: Space,
+    stored: Container[Var],
+    *,
+    inside: bool = False,
+) -> Demand:
+    """Follow ``roots`` back through their equations until memory answers.
+
+    Args:
+        program: The program.
+        roots: What is to be computed; a root is never answered by memory, even if stored.
+        space: The iteration space.
+        stored: Values that are read from memory: inputs, and results of other kernels.
+        inside: Whether the program is the body of a loop or a branch, which reduces nothing.
+
+    Raises:
+        SplitDimension: a dimension of the space must be split first.
+        Blocked: an equation cannot be expressed in this space.
+    """
+    by_position: dict[int, dict[Request, None]] = {}
+    pending: list[int] = []
+    loaded: dict[Request, None] = {}
+
+    def ask(request: Request, position: int) -> None:
+        if position not in by_position:
+            by_position[position] = {}
+            heapq.heappush(pending, -position)
+        by_position[position][request] = None
+
+    own = set()
+    for root in roots:
+        own.add(root)
+        ask(root, program.position[root.var])
+    while pending:
+        position = -heapq.heappop(pending)
+        eqn = program.jaxpr.eqns[position]
+        if inside and eqn.primitive.kind in (Kind.REDUCTION, Kind.LIBRARY):
+            raise Blocked(eqn, f"{eqn.primitive.name} needs more than the element of a step")
+        # A request of an equation only ever leads to equations before it.
+        for needed in _needs(eqn, tuple(by_position[position]), space):
+            if needed in own or needed.var not in stored:
+                ask(needed, program.position[needed.var])
+            else:
+                loaded[needed] = None
+    computed = tuple(r for position in sorted(by_position) for r in by_position[position])
+    return Demand(computed, tuple(loaded))
+
+
+def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:
+    """Yield what the results ``requests`` of ``eqn`` need of its operands."""
+    uses: Sequence[LoopUse | BranchUse] = ()
+    match eqn.primitive.kind:
+        case Kind.LOOP:
+            uses = loop_uses(eqn, requests, space)
+        case Kind.BRANCH:
+            uses = branch_uses(eqn, requests, space)
+        case _:
+            for request in requests:
+                yield from operand_requests(eqn, request, space)
+    for use in uses:
+        yield from use.outer
+
+
+def carried(eqn: JaxprEqn) -> int:
+    """Return how many of the results of a loop are its last carries; the others are collected."""
+    return int(eqn.params.get("carries", len(eqn.outvars)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoopUse:
+    """A loop at one element of what it carries.
+
+    Attributes:
+        eqn: The loop.
+        dim: The dimension of its steps.
+        step: Which element of the inputs along their first axis a step takes.
+        carries: The carries that are needed, with the index of the element of each.
+        streams: The collected results that are wanted, with the index of the element of each row.
+        body: What a step computes, in the body's own variables.
+        condition: The same of the condition, if the loop has one.
+        bindings: For each input of body and condition, the operand that it is and the index to
+            put before its own; carries are not among them.
+        outer: What the loop needs of its operands.
+    """
+
+    eqn: JaxprEqn
+    dim: int
+    step: Affine
+    carries: dict[int, _Index]
+    streams: dict[int, _Index]
+    body: Demand
+    condition: Demand | None
+    bindings: dict[Var, tuple[Atom, _Index]]
+    outer: tuple[Request, ...]
+
+
+def loop_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> list[LoopUse]:
+    """Return a loop at each of the elements at which its results are requested.
+
+    A collected result is requested at every step at once: its first index says nothing.
+
+    Raises:
+        Blocked: a step needs more than the element itself.
+    """
+    wanted: dict[_Index, set[int]] = {}
+    count = carried(eqn)
+    for request in requests:
+        place = eqn.outvars.index(request.var)
+        if request.conditions:
+            raise Blocked(eqn, "only some of its elements are needed")
+        index = request.index if place < count else request.index[1:]
+        wanted.setdefault(index, set()).add(place)
+    return [_LoopFollower(eqn, index, space).use(places) for index, places in wanted.items()]
+
+
+class _LoopFollower:
+    """Finds which carries a loop needs at one element, and what of its operands."""
+
+    def __init__(self, eqn: JaxprEqn, index: _Index, space: Space) -> None:
+        self.eqn = eqn
+        self.index = index
+        self.space = space
+        self.count = carried(eqn)
+        params = eqn.params
+        self.jaxpr: Jaxpr = params.get("jaxpr") or params["body"]
+        self.condition: Jaxpr | None = params.get("condition")
+        length: int = params.get("length", 1)
+        self.dim = len(space.extents) + space.steps.number(eqn, index, length)
+        step = Affine.dim(self.dim, length)
+        self.step = step.scaled(-1, length - 1) if params.get("reverse") else step
+        first = params.get("condition_consts", 0)
+        self.consts: int = params["consts"] if "consts" in params else params["body_consts"]
+        self.inits = eqn.invars[first + self.consts :][: self.count]
+        self.bindings: dict[Var, tuple[Atom, _Index]] = {}
+        for var, atom in zip(self.jaxpr.invars, eqn.invars[first:], strict=False):
+            self.bindings[var] = (atom, ())
+        for place in range(self.consts + self.count, len(self.jaxpr.invars)):
+            self.bindings[self.jaxpr.invars[place]] = (eqn.invars[place], (self.step,))
+        self.states = [self.jaxpr.invars[self.consts : self.consts + self.count]]
+        if self.condition is not None:
+            for var, atom in zip(self.condition.invars, eqn.invars[:first], strict=False):
+                self.bindings[var] = (atom, ())
+            self.states.append(self.condition.invars[first:])
+        self.place = {var: n for state in self.states for n, var in enumerate(state)}
+        for var in self.place:
+            self.bindings.pop(var, None)
+
+    def use(self, places: set[int]) -> LoopUse:
+        """Return what the results ``places`` need."""
+        streams = {n: self.index for n in sorted(places) if n >= self.count}
+        carries = {n for n in places if n < self.count}
+        shape = self._row_shape(min(places))
+        condition = None
+        while True:
+            indices = {n: self._index_of(n, shape) for n in sorted(carries)}
+            roots = [(self.jaxpr.outvars[n], at) for n, at in (indices | streams).items()]
+            body = self._inside(self.jaxpr, roots)
+            demands = [body]
+            if self.condition is not None:
+                condition = self._inside(self.condition, [(self.condition.outvars[0], ())])
+                demands.append(condition)
+            loaded = [request for demand in demands for request in demand.loaded]
+            asked = {self._carry_of(r, shape) for r in loaded if r.var in self.place}
+            if asked <= carries:
+                break
+            carries |= asked
+        outer = [Request(a, at) for a, at in self._starts(indices)]
+        for request in loaded:
+            if request.var not in self.place:
+                atom, before = self.bindings[request.var]
+                if isinstance(atom, Var):
+                    outer.append(Request(atom, before + request.index, request.conditions))
+        return LoopUse(
+            self.eqn, self.dim, self.step, indices, streams, body, condition, self.bindings,
+            tuple(dict.fromkeys(outer)),
+        )  # fmt: skip
+
+    def _starts(self, indices: dict[int, _Index]) -> Iterator[tuple[Var, _Index]]:
+        for place, index in indices.items():
+            atom = self.inits[place]
+            if isinstance(atom, Var):
+                yield atom, index
+
+    def _row_shape(self, place: int) -> tuple[int, ...]:
+        shape = self.eqn.outvars[place].aval.shape
+        return shape if place < self.count else shape[1:]
+
+    def _index_of(self, place: int, shape: tuple[int, ...]) -> _Index:
+        """Return the index of a carry's element where the loop runs."""
+        aval: ShapedArray = self.eqn.outvars[place].aval
+        if aval.size == 1:
+            return (Affine(),) * aval.ndim
+        if aval.shape != shape:
+            raise Blocked(self.eqn, f"it carries arrays of shapes {shape} and {aval.shape}")
+        return self.index
+
+    def _carry_of(self, request: Request, shape: tuple[int, ...]) -> int:
+        place = self.place[request.var]
+        if request.conditions or request.index != self._index_of(place, shape):
+            raise Blocked(self.eqn, "a step reads other elements of what it carries than its own")
+        return place
+
+    def _inside(self, jaxpr: Jaxpr, roots: Sequence[tuple[Atom, _Index]]) -> Demand:
+        return _inside(self.eqn, jaxpr, [(atom, at, ()) for atom, at in roots], self.space)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BranchUse:
+    """A branch at one element of its results.
+
+    Attributes:
+        eqn: The branch.
+        results: The results that are wanted, in order of their places.
+        index: Their index.
+        conditions: Where the element exists.
+        bodies: What each branch computes, in its own variables.
+        outer: What the branches need of the operands, and the number of the branch.
+    """
+
+    eqn: JaxprEqn
+    results: tuple[int, ...]
+    index: _Index
+    conditions: Conditions
+    bodies: tuple[Demand, ...]
+    outer: tuple[Request, ...]
+
+
+def branch_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> list[BranchUse]:
+    """Return a branch at each of the elements at which its results are requested.
+
+    Raises:
+        Blocked: a branch needs more than the element itself.
+    """
+    wanted: dict[tuple[_Index, Conditions], list[int]] = {}
+    for request in requests:
+        place = eqn.outvars.index(request.var)
+        wanted.setdefault((request.index, request.conditions), []).append(place)
+    uses = []
+    for (index, conditions), places in wanted.items():
+        bodies = tuple(
+            _inside(eqn, jaxpr, [(jaxpr.outvars[n], index, conditions) for n in places], space)
+            for jaxpr in eqn.params["branches"]
+        )
+        chosen = eqn.invars[0]
+        outer = [Request(chosen, ())] if isinstance(chosen, Var) else []
+        for jaxpr, demand in zip(eqn.params["branches"], bodies, strict=True):
+            operands = dict(zip(jaxpr.invars, eqn.invars[1:], strict=True))
+            for request in demand.loaded:
+                atom = operands[request.var]
+                if isinstance(atom, Var):
+                    outer.append(Request(atom, request.index, request.conditions))
+        needed = tuple(dict.fromkeys(outer))
+        uses.append(BranchUse(eqn, tuple(sorted(places)), index, conditions, bodies, needed))
+    return uses
+
+
+def _inside(
+    eqn: JaxprEqn, jaxpr: Jaxpr, roots: Sequence[tuple[Atom, _Index, Conditions]], space: Space
+) -> Demand:
+    """Follow results of a body back to its inputs, which count as loaded."""
+    program = Program(jaxpr)
+    computed: list[Request] = []
+    direct: list[Request] = []
+    for atom, index, conditions in roots:
+        if isinstance(atom, Var):
+            request = Request(atom, index, conditions)
+            (computed if atom in program.position else direct).append(request)
+    try:
+        demand = follow(program, computed, space, frozenset(jaxpr.invars), inside=True)
+    except Blocked as blocked:
+        raise Blocked(eqn, blocked.why) from None
+    return Demand(demand.computed, tuple(dict.fromkeys((*demand.loaded, *direct))))

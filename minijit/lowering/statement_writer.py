@@ -1,0 +1,283 @@
+"""Statements of a kernel: what answers a request, written where it is needed least often."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.index import Affine
+from minijit.graph.jaxpr import Atom, JaxprEqn, Literal, Var
+from minijit.graph.primitive import Kind, find_primitive
+from minijit.lowering.demand import Conditions, Request, Space, live_parts, operand_indices
+from minijit.lowering.kernel_ir import (
+    Argument,
+    Buffer,
+    Constant,
+    Guard,
+    Index,
+    Level,
+    Load,
+    Map,
+    Operand,
+    Read,
+    Reduce,
+    Role,
+    Statement,
+    Value,
+)
+from minijit.lowering.scopes import OUTSIDE, Scopes
+from minijit.lowering.stages import indices, operands
+
+__all__ = ["Layout", "StatementWriter", "contiguous_strides", "flat"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How a value lies in memory.
+
+    Attributes:
+        strides: In elements, one an axis.
+        by_value: Whether it is a scalar that the host passes by value; it has no address then.
+    """
+
+    strides: tuple[int, ...]
+    by_value: bool = False
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a C-ordered array."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+class StatementWriter:
+    """Emits the statements of one kernel, each where it depends on as few loops as possible.
+
+    Attributes:
+        space: The iteration space.
+        rows: How many of its dimensions are rows.
+        layouts: How the inputs lie in memory.
+        scopes: The statements so far.
+        values: What answers each request, where that is known.
+        bindings: What the inputs of the bodies stand for that are being written: a value that is
+            carried, or a value of the program around it with the indices to put first.
+    """
+
+    def __init__(self, space: Space, rows: int, layouts: Mapping[Var, Layout]) -> None:
+        """Start an empty kernel."""
+        self.space = space
+        self.rows = rows
+        self.layouts = layouts
+        self.scopes = Scopes()
+        self.bindings: dict[Var, Value | tuple[Atom, tuple[Affine, ...]]] = {}
+        self.values: dict[Request, Operand] = {}
+        self.guards: dict[Conditions, Value] = {}
+        self.scalars: dict[tuple[Var, np.dtype[Any]], Value] = {}
+        self.inputs: dict[Var, Buffer] = {}
+        self.arguments: dict[tuple[Var, np.dtype[Any]], Argument] = {}
+        self.count = 0
+
+    def put(self, statement: Statement) -> None:
+        """Append a statement where everything that it reads is known."""
+        read = (o for o in operands(statement) if isinstance(o, Value))
+        first = len(self.space.extents)
+        steps = (dim for index in indices(statement) for dim in index.dims if dim >= first)
+        self.scopes.put(statement, self.scopes.dim(read, steps))
+
+    def declare(self, var: Var) -> None:
+        """Declare the buffer of a loaded value; scalars are declared when they are read."""
+        layout = self.layouts.get(var)
+        if var in self.inputs or (layout is not None and layout.by_value):
+            return
+        label = _identifier(var.name) or "x"
+        taken = {buffer.name for buffer in self.inputs.values()}
+        if label in taken or not var.name:
+            label = f"{label}{len(self.inputs)}"
+        strides = contiguous_strides(var.aval.shape) if layout is None else layout.strides
+        contiguous = layout is None or all(
+            n == 1 or own == c
+            for n, own, c in zip(
+                var.aval.shape, strides, contiguous_strides(var.aval.shape), strict=True
+            )
+        )
+        self.inputs[var] = Buffer(label, var.aval.dtype, Role.INPUT, contiguous, var.aval.size)
+
+    def compute(self, eqn: JaxprEqn, request: Request) -> Operand:
+        """Write the statements that answer ``request``, a result of ``eqn``."""
+        aval = request.var.aval
+        primitive = eqn.primitive
+        match primitive.kind:
+            case Kind.INDEX:
+                position = self._emit_index(request.index[eqn.params["axis"]])
+                return self._cast(position, aval.dtype, str(eqn.source))
+            case Kind.PIECEWISE:
+                return self._select(eqn, request)
+            case Kind.REDUCTION:
+                return self._reduce(eqn, request)
+        operands = list(operand_indices(eqn, request, self.space))
+        if primitive.kind is Kind.VIEW:
+            return self.operand(*operands[0])
+        if primitive.name == "convert_element_type":
+            atom = eqn.invars[0]
+            if isinstance(atom, Var) and self._is_scalar(atom) and _host_casts(atom, aval.dtype):
+                return self._read(atom, aval.dtype)
+        args = tuple(self.operand(*operand) for operand in operands)
+        if primitive.name == "convert_element_type" and args[0].dtype == aval.dtype:
+            return args[0]
+        level = max((arg.level for arg in args if isinstance(arg, Value)), default=Level.LAUNCH)
+        out = self.value(aval.dtype, level)
+        self.put(Map(out, primitive, args, eqn.params, str(eqn.source)))
+        return out
+
+    def operand(self, atom: Atom, index: tuple[Affine, ...], conditions: Conditions) -> Operand:
+        """Return an element of ``atom``, loaded if it has not been computed."""
+        if isinstance(atom, Literal):
+            return Constant(atom.value, atom.aval.dtype)
+        bound = self.bindings.get(atom)
+        if isinstance(bound, Value):
+            return bound
+        if bound is not None:
+            outer, first = bound
+            return self.operand(outer, first + index, conditions)
+        request = Request(atom, index, conditions)
+        if request not in self.values:
+            self.values[request] = self._load(request)
+        return self.values[request]
+
+    def _load(self, request: Request) -> Operand:
+        var = request.var
+        if self._is_scalar(var):
+            return self._read(var, var.aval.dtype)
+        layout = self.layouts.get(var)
+        strides = contiguous_strides(var.aval.shape) if layout is None else layout.strides
+        index = flat(request.index, strides)
+        guard = self._guard(request.conditions)
+        level = max(self.level(index), guard.level if guard is not None else Level.LAUNCH)
+        out = self.value(var.aval.dtype, level)
+        self.put(Load(out, list(self.inputs).index(var), index, guard))
+        return out
+
+    def _is_scalar(self, var: Var) -> bool:
+        layout = self.layouts.get(var)
+        return layout is not None and layout.by_value
+
+    def _read(self, var: Var, dtype: np.dtype[Any]) -> Value:
+        """Return a scalar argument; the host converts it to ``dtype`` before the launch."""
+        key = (var, dtype)
+        if key not in self.scalars:
+            label = _identifier(var.name) or "scalar"
+            if any(argument.name == label for argument in self.arguments.values()):
+                label = f"{label}_{len(self.arguments)}"
+            self.arguments[key] = Argument(label, dtype)
+            self.scalars[key] = self.value(dtype, Level.LAUNCH)
+            read = Read(self.scalars[key], len(self.arguments) - 1)
+            self.scopes.outermost.body.append(read)
+            self.scopes.define((read.out,), self.scopes.outermost, OUTSIDE)
+        return self.scalars[key]
+
+    def _reduce(self, eqn: JaxprEqn, request: Request) -> Value:
+        (operand,) = operand_indices(eqn, request, self.space)
+        monoid = eqn.primitive.monoid
+        assert monoid is not None
+        value = self.operand(*operand)
+        args: tuple[Operand, ...] = (value,)
+        accumulators: tuple[np.dtype[Any], ...] = (_accumulator(value.dtype),)
+        if monoid.position:
+            extents = [
+                n for axis, n in enumerate(eqn.invars[0].aval.shape) if axis in eqn.params["axes"]
+            ]
+            wide = [
+                (s, n)
+                for s, n in zip(contiguous_strides(tuple(extents)), extents, strict=True)
+                if n != 1
+            ]
+            parts = [(s, c) for (s, _), c in zip(wide, self.space.columns, strict=True)]
+            args = (value, self._emit_index(Affine.total(parts)))
+            accumulators = (*accumulators, np.dtype(np.int64))
+        out = self.value(request.var.aval.dtype, Level.ROW)
+        self.put(Reduce(out, monoid, args, accumulators, str(eqn.source)))
+        return out
+
+    def _select(self, eqn: JaxprEqn, request: Request) -> Operand:
+        parts = live_parts(eqn, request, self.space)
+        results = []
+        for part, conditions in parts:
+            atom = eqn.invars[part.operand]
+            results.append(self.operand(atom, part.index, (*request.conditions, *conditions)))
+        value = results[-1]
+        for (_, conditions), chosen in zip(
+            reversed(parts[:-1]), reversed(results[:-1]), strict=True
+        ):
+            guard = self._guard(conditions)
+            assert guard is not None
+            levels = [v.level for v in (guard, chosen, value) if isinstance(v, Value)]
+            out = self.value(request.var.aval.dtype, max(levels))
+            select = find_primitive("select")
+            self.put(Map(out, select, (guard, chosen, value), {}, str(eqn.source)))
+            value = out
+        return value
+
+    def _guard(self, conditions: Conditions) -> Value | None:
+        if not conditions:
+            return None
+        unique = tuple(dict.fromkeys(conditions))
+        if unique not in self.guards:
+            level = max(self.level(expression) for expression, _, _ in unique)
+            self.guards[unique] = self.value(np.dtype(np.bool_), level)
+            self.put(Guard(self.guards[unique], unique))
+        return self.guards[unique]
+
+    def _emit_index(self, index: Affine) -> Value:
+        out = self.value(np.dtype(np.int64), self.level(index))
+        self.put(Index(out, index))
+        return out
+
+    def _cast(self, value: Value, dtype: np.dtype[Any], line: str) -> Value:
+        if value.dtype == dtype:
+            return value
+        out = self.value(dtype, value.level)
+        cast = find_primitive("convert_element_type")
+        self.put(Map(out, cast, (value,), {"dtype": dtype, "weak_type": False}, line))
+        return out
+
+    def level(self, index: Affine) -> Level:
+        """Return how often an index has another value; the steps of loops are left out."""
+        dims = [dim for dim in index.dims if dim < len(self.space.extents)]
+        if any(dim >= self.rows for dim in dims):
+            return Level.CELL
+        return Level.ROW if dims else Level.LAUNCH
+
+    def value(self, dtype: np.dtype[Any], level: Level) -> Value:
+        """Return a new value."""
+        self.count += 1
+        return Value(f"v{self.count - 1}", dtype, level)
+
+
+def flat(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
+    """Return the position in memory of the element at ``index``."""
+    return Affine.total(list(zip(strides, index, strict=True)))
+
+
+def _host_casts(scalar: Var, dtype: np.dtype[Any]) -> bool:
+    """Whether the host may convert: a Python number, unless it is cut to an integer.
+
+    The host rounds a NumPy integer twice on its way to float32, by way of float64.
+    """
+    return scalar.aval.weak_type and not (scalar.aval.dtype.kind == "f" and dtype.kind in "iu")
+
+
+def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def _identifier(name: str) -> str:
+    """Return ``name`` (an argument's path such as ``params['w']``) as a Python identifier."""
+    words = "".join(c if c.isalnum() else " " for c in name).split()
+    return "_".join(words) if words and not words[0][0].isdigit() else ""
