@@ -28,7 +28,7 @@ from minijit.runtime.placement import Placed
 from minijit.runtime.plan import EagerStep, KernelStep, Plan, Slot
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
-from minijit.transforms.simplify import simplify
+from minijit.transforms.simplify import simplify, simplify_loops
 
 __all__ = ["compile_plan", "optimize", "plan_partition"]
 
@@ -39,6 +39,7 @@ def optimize(jaxpr: Jaxpr) -> Jaxpr:
     """Return the program that is compiled: calls inlined, simplified, every result defined."""
     jaxpr = _step("inline", lambda: inline_calls(jaxpr))
     jaxpr = _step("simplify", lambda: simplify(jaxpr))
+    jaxpr = _step("loops", lambda: simplify_loops(jaxpr))
     return _step("own_outputs", lambda: own_outputs(jaxpr))
 
 

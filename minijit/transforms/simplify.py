@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.primitive import Kind
+from minijit.transforms.absorb import absorb_consumers
 from minijit.transforms.common_subexpr import share_common_subexpressions
 from minijit.transforms.dead_code import eliminate_dead_code
 from minijit.transforms.fold import fold_constants
+from minijit.transforms.hoist import hoist_invariants
 from minijit.transforms.rewrite import with_bodies
 
-__all__ = ["simplify"]
+__all__ = ["simplify", "simplify_loops"]
 
 
 def simplify(jaxpr: Jaxpr) -> Jaxpr:
@@ -18,3 +21,10 @@ def simplify(jaxpr: Jaxpr) -> Jaxpr:
     jaxpr = eliminate_dead_code(share_common_subexpressions(fold_constants(jaxpr)))
     eqns = tuple(with_bodies(eqn, simplify) for eqn in jaxpr.eqns)
     return dataclasses.replace(jaxpr, eqns=eqns)
+
+
+def simplify_loops(jaxpr: Jaxpr) -> Jaxpr:
+    """Move out of loops what does not belong there, and into them what does."""
+    if not any(eqn.primitive.kind is Kind.LOOP for eqn in jaxpr.eqns):
+        return jaxpr
+    return simplify(absorb_consumers(hoist_invariants(jaxpr)))
