@@ -42,6 +42,8 @@ class Backend(Protocol):
     """A reduction with fewer rows than this does not fill the device: long ones are split."""
     most_buffers: int
     """How many arrays one kernel may read and write."""
+    most_columns: int
+    """How long a row may be that a loop in a kernel keeps from step to step."""
 
     @property
     def xp(self) -> Any:

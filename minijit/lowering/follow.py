@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
+from minijit.lowering.cells import Cells, cells_of
 from minijit.lowering.demand import (
     Blocked,
     Conditions,
@@ -40,7 +42,7 @@ def follow(
         roots: What is to be computed; a root is never answered by memory, even if stored.
         space: The iteration space.
         stored: Values that are read from memory: inputs, and results of other kernels.
-        inside: Whether the program is the body of a loop or a branch, which reduces nothing.
+        inside: Whether the program is the body of a loop or a branch.
 
     Raises:
         SplitDimension: a dimension of the space must be split first.
@@ -63,8 +65,8 @@ def follow(
     while pending:
         position = -heapq.heappop(pending)
         eqn = program.jaxpr.eqns[position]
-        if inside and eqn.primitive.kind in (Kind.REDUCTION, Kind.LIBRARY):
-            raise Blocked(eqn, f"{eqn.primitive.name} needs more than the element of a step")
+        if inside:
+            _refuse_foreign(eqn, space)
         # A request of an equation only ever leads to equations before it.
         for needed in _needs(eqn, tuple(by_position[position]), space):
             if needed in own or needed.var not in stored:
@@ -73,6 +75,18 @@ def follow(
                 loaded[needed] = None
     computed = tuple(r for position in sorted(by_position) for r in by_position[position])
     return Demand(computed, tuple(loaded))
+
+
+def _refuse_foreign(eqn: JaxprEqn, space: Space) -> None:
+    """Raise ``Blocked`` for what a body cannot do in a kernel over ``space``."""
+    kind = eqn.primitive.kind
+    if kind is Kind.REDUCTION:
+        extents = [eqn.invars[0].aval.shape[axis] for axis in eqn.params["axes"]]
+        columns = [column.bounds(space.spans)[1] + 1 for column in space.columns]
+        if [extent for extent in extents if extent != 1] != columns:
+            raise Blocked(eqn, f"{eqn.primitive.name} does not run along the columns")
+    if kind is Kind.LIBRARY:
+        raise Blocked(eqn, f"{eqn.primitive.name} is run by the array library")
 
 
 def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:
@@ -131,30 +145,75 @@ def loop_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> list[
     Raises:
         Blocked: a step needs more than the element itself.
     """
-    wanted: dict[_Index, set[int]] = {}
+    wanted: dict[_Element, set[int]] = {}
     count = carried(eqn)
+    cells = cells_of(eqn)
     for request in requests:
         place = eqn.outvars.index(request.var)
         if request.conditions:
             raise Blocked(eqn, "only some of its elements are needed")
-        index = request.index if place < count else request.index[1:]
-        wanted.setdefault(index, set()).add(place)
-    return [_LoopFollower(eqn, index, space).use(places) for index, places in wanted.items()]
+        shape, index = request.var.aval.shape, request.index
+        if place >= count:
+            shape, index = shape[1:], index[1:]
+        element = _Element.of(cells, shape, index, space)
+        wanted.setdefault(element, set()).add(place)
+    return [_LoopFollower(eqn, element, space).use(places) for element, places in wanted.items()]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Element:
+    """Where a loop or a branch runs: an element of arrays of one shape, or a cell of a row.
+
+    Attributes:
+        shape: Shape of the arrays.
+        index: Index of the element.
+        cells: How arrays of rows lie beside those of cells, if there are reductions.
+    """
+
+    shape: tuple[int, ...]
+    index: _Index
+    cells: Cells | None = None
+
+    @classmethod
+    def of(
+        cls, cells: Cells | None, shape: tuple[int, ...], index: _Index, space: Space
+    ) -> _Element:
+        """Return the element that a result is requested at."""
+        cell = None if cells is None else cells.cell(shape, index, space.columns)
+        if cells is None or cell is None:
+            return cls(shape, index)
+        return cls(cells.shape, cell, cells)
+
+    def index_of(self, eqn: JaxprEqn, aval: ShapedArray, steps: int = 0) -> _Index:
+        """Return the index here into an array, its first ``steps`` axes left out.
+
+        Raises:
+            Blocked: arrays of its shape have no such element.
+        """
+        shape = aval.shape[steps:]
+        if math.prod(shape) == 1:
+            return (Affine(),) * len(shape)
+        index = self.index if shape == self.shape else None
+        if self.cells is not None:
+            index = self.cells.index_of(shape, self.index)
+        if index is None:
+            raise Blocked(eqn, f"it computes arrays of shapes {self.shape} and {shape}")
+        return index
 
 
 class _LoopFollower:
     """Finds which carries a loop needs at one element, and what of its operands."""
 
-    def __init__(self, eqn: JaxprEqn, index: _Index, space: Space) -> None:
+    def __init__(self, eqn: JaxprEqn, element: _Element, space: Space) -> None:
         self.eqn = eqn
-        self.index = index
+        self.element = element
         self.space = space
         self.count = carried(eqn)
         params = eqn.params
         self.jaxpr: Jaxpr = params.get("jaxpr") or params["body"]
         self.condition: Jaxpr | None = params.get("condition")
         length: int = params.get("length", 1)
-        self.dim = len(space.extents) + space.steps.number(eqn, index, length)
+        self.dim = len(space.extents) + space.steps.number(eqn, element.index, length)
         step = Affine.dim(self.dim, length)
         self.step = step.scaled(-1, length - 1) if params.get("reverse") else step
         first = params.get("condition_consts", 0)
@@ -176,12 +235,16 @@ class _LoopFollower:
 
     def use(self, places: set[int]) -> LoopUse:
         """Return what the results ``places`` need."""
-        streams = {n: self.index for n in sorted(places) if n >= self.count}
+        outvars = self.eqn.outvars
+        streams = {
+            n: self.element.index_of(self.eqn, outvars[n].aval, 1)
+            for n in sorted(places)
+            if n >= self.count
+        }
         carries = {n for n in places if n < self.count}
-        shape = self._row_shape(min(places))
         condition = None
         while True:
-            indices = {n: self._index_of(n, shape) for n in sorted(carries)}
+            indices = {n: self._index_of(n) for n in sorted(carries)}
             roots = [(self.jaxpr.outvars[n], at) for n, at in (indices | streams).items()]
             body = self._inside(self.jaxpr, roots)
             demands = [body]
@@ -189,7 +252,7 @@ class _LoopFollower:
                 condition = self._inside(self.condition, [(self.condition.outvars[0], ())])
                 demands.append(condition)
             loaded = [request for demand in demands for request in demand.loaded]
-            asked = {self._carry_of(r, shape) for r in loaded if r.var in self.place}
+            asked = {self._carry_of(r) for r in loaded if r.var in self.place}
             if asked <= carries:
                 break
             carries |= asked
@@ -210,22 +273,13 @@ class _LoopFollower:
             if isinstance(atom, Var):
                 yield atom, index
 
-    def _row_shape(self, place: int) -> tuple[int, ...]:
-        shape = self.eqn.outvars[place].aval.shape
-        return shape if place < self.count else shape[1:]
-
-    def _index_of(self, place: int, shape: tuple[int, ...]) -> _Index:
+    def _index_of(self, place: int) -> _Index:
         """Return the index of a carry's element where the loop runs."""
-        aval: ShapedArray = self.eqn.outvars[place].aval
-        if aval.size == 1:
-            return (Affine(),) * aval.ndim
-        if aval.shape != shape:
-            raise Blocked(self.eqn, f"it carries arrays of shapes {shape} and {aval.shape}")
-        return self.index
+        return self.element.index_of(self.eqn, self.eqn.outvars[place].aval)
 
-    def _carry_of(self, request: Request, shape: tuple[int, ...]) -> int:
+    def _carry_of(self, request: Request) -> int:
         place = self.place[request.var]
-        if request.conditions or request.index != self._index_of(place, shape):
+        if request.conditions or request.index != self._index_of(place):
             raise Blocked(self.eqn, "a step reads other elements of what it carries than its own")
         return place
 
@@ -239,16 +293,14 @@ class BranchUse:
 
     Attributes:
         eqn: The branch.
-        results: The results that are wanted, in order of their places.
-        index: Their index.
+        results: The places of the results that are wanted, with the index of each.
         conditions: Where the element exists.
         bodies: What each branch computes, in its own variables.
         outer: What the branches need of the operands, and the number of the branch.
     """
 
     eqn: JaxprEqn
-    results: tuple[int, ...]
-    index: _Index
+    results: dict[int, _Index]
     conditions: Conditions
     bodies: tuple[Demand, ...]
     outer: tuple[Request, ...]
@@ -260,14 +312,19 @@ def branch_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> lis
     Raises:
         Blocked: a branch needs more than the element itself.
     """
-    wanted: dict[tuple[_Index, Conditions], list[int]] = {}
+    wanted: dict[tuple[_Element, Conditions], set[int]] = {}
+    cells = cells_of(eqn)
     for request in requests:
         place = eqn.outvars.index(request.var)
-        wanted.setdefault((request.index, request.conditions), []).append(place)
+        element = _Element.of(cells, request.var.aval.shape, request.index, space)
+        wanted.setdefault((element, request.conditions), set()).add(place)
     uses = []
-    for (index, conditions), places in wanted.items():
+    for (element, conditions), places in wanted.items():
+        results = {n: element.index_of(eqn, eqn.outvars[n].aval) for n in sorted(places)}
         bodies = tuple(
-            _inside(eqn, jaxpr, [(jaxpr.outvars[n], index, conditions) for n in places], space)
+            _inside(
+                eqn, jaxpr, [(jaxpr.outvars[n], at, conditions) for n, at in results.items()], space
+            )
             for jaxpr in eqn.params["branches"]
         )
         chosen = eqn.invars[0]
@@ -279,7 +336,7 @@ def branch_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> lis
                 if isinstance(atom, Var):
                     outer.append(Request(atom, request.index, request.conditions))
         needed = tuple(dict.fromkeys(outer))
-        uses.append(BranchUse(eqn, tuple(sorted(places)), index, conditions, bodies, needed))
+        uses.append(BranchUse(eqn, results, conditions, bodies, needed))
     return uses
 
 

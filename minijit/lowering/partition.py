@@ -15,6 +15,7 @@ from collections import defaultdict
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.primitive import Kind
+from minijit.lowering.cells import Cells, cells_of
 from minijit.lowering.demand import Blocked, Program, Request, Space
 from minijit.lowering.follow import carried, follow
 from minijit.lowering.groups import Group, Member, Partition, Refusal
@@ -25,19 +26,22 @@ __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
 _LONG = 1 << 15  # columns from which a reduction with few rows is split over the machine
 
 
-def partition(program: Program, few_rows: int, most_buffers: int = 256) -> Partition:
+def partition(
+    program: Program, few_rows: int, most_buffers: int = 256, most_columns: int = 1 << 14
+) -> Partition:
     """Group the nodes of ``program`` into kernels.
 
     Args:
         program: Its outputs are all defined by equations.
         few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
         most_buffers: How many arrays one kernel may read and write.
+        most_columns: How long a row may be that a loop or a branch reduces inside.
     """
     blocked: dict[int, tuple[JaxprEqn, str]] = {}
     while True:
         try:
             realized = realize(program, frozenset(blocked), most_buffers - 1)
-            found = _Partitioner(program, realized, few_rows, most_buffers).run()
+            found = _Partitioner(program, realized, few_rows, most_buffers, most_columns).run()
         except Blocked as error:
             blocked[program.position[error.eqn.outvars[0]]] = (error.eqn, error.why)
         else:
@@ -77,7 +81,12 @@ class _Node:
 
 class _Partitioner:
     def __init__(
-        self, program: Program, realized: Realized, few_rows: int, most_buffers: int
+        self,
+        program: Program,
+        realized: Realized,
+        few_rows: int,
+        most_buffers: int,
+        most_columns: int,
     ) -> None:
         import networkx as nx  # not before the first compile: importing minijit must be quick
 
@@ -85,6 +94,7 @@ class _Partitioner:
         self.realized = realized
         self.few_rows = few_rows
         self.most_buffers = most_buffers
+        self.most_columns = most_columns
         eqns = program.jaxpr.eqns
         library = {var for position in realized.eager for var in eqns[position].outvars}
         inputs = (*program.jaxpr.invars, *program.jaxpr.constvars)
@@ -133,17 +143,23 @@ class _Partitioner:
         steps: tuple[None, ...] = ()
         if eqn.primitive.kind is Kind.LOOP and eqn.outvars.index(var) >= carried(eqn):
             shape, steps = shape[1:], (None,)
+        own: tuple[int | None, ...] = tuple(range(len(shape)))
+        cells = cells_of(eqn) if eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH) else None
+        if cells is not None and cells.columns > self.most_columns:
+            why = f"rows of {cells.columns} values are more than a loop keeps: {self.most_columns}"
+            raise Blocked(eqn, why)
         if eqn.primitive.kind is Kind.REDUCTION:
-            shape, reduced_axes = eqn.invars[0].aval.shape, frozenset(eqn.params["axes"])
+            cells = Cells(eqn.invars[0].aval.shape, tuple(eqn.params["axes"]))
+        if cells is not None and (placed := cells.axes_of(shape)) is not None:
+            own, shape, reduced_axes = placed, cells.shape, frozenset(cells.axes)
         dims: dict[int, int] = {}
         for axis, extent in enumerate(shape):
             if extent != 1:
                 dims[axis] = len(dims)
-        kept = [axis for axis in range(len(shape)) if axis not in reduced_axes]
-        axes = (*steps, *(dims.get(axis) for axis in kept))
+        axes = (*steps, *(None if axis is None else dims.get(axis) for axis in own))
         extents = tuple(shape[axis] for axis in dims)
         reduced = frozenset(dims[axis] for axis in reduced_axes if axis in dims)
-        if eqn.primitive.kind is Kind.REDUCTION and not reduced:
+        if reduced_axes and not reduced:
             # A reduction over unit axes keeps one column, so that it is a reduction all the same.
             extents, reduced = (*extents, 1), frozenset((len(extents),))
         columns = tuple(Affine.dim(d, extents[d]) for d in sorted(reduced) if extents[d] != 1)
@@ -213,8 +229,9 @@ class _Partitioner:
 
     def _join(self, group: Group, node: _Node, related: bool) -> Group | str:
         """Return ``group`` with ``node`` in it, or the reason why that cannot be."""
-        structured = [n.structured for n in (node, *(self.nodes[m.var] for m in group.members))]
-        if any(structured) and (node.reduced or group.reduced):
+        nodes = (node, *(self.nodes[member.var] for member in group.members))
+        foreign = len({each.eqn for each in nodes}) > 1 and any(n.structured for n in nodes)
+        if foreign and (node.reduced or group.reduced):
             return "a loop or a branch shares no kernel with a reduction"
         joined = _fitted(group, node)
         if joined is None:

@@ -106,7 +106,7 @@ class KernelWriter(StatementWriter):
         inits = tuple(
             self.operand(eqn.invars[first + consts + n], at, ()) for n, at in use.carries.items()
         )
-        carries = tuple(self._carry(eqn.outvars[n], at) for n, at in use.carries.items())
+        carries = tuple(self._result(eqn.outvars[n], at) for n, at in use.carries.items())
         condition = None
         if use.condition is not None:
             asked: Jaxpr = params["condition"]
@@ -122,14 +122,14 @@ class KernelWriter(StatementWriter):
             self._store(eqn.outvars[n], (use.step, *at), value)
         results = tuple(self.operand(body.outvars[n], at, ()) for n, at in use.carries.items())
         block = self._close(body, results)
-        outs = tuple(self._carry(eqn.outvars[n], at) for n, at in use.carries.items())
+        outs = tuple(self._result(eqn.outvars[n], at) for n, at in use.carries.items())
         length = params.get("length")
         loop = Loop(outs, inits, carries, block, use.dim, length, condition, str(eqn.source))
         self.scopes.put_here(loop)
         for (n, at), out in zip(use.carries.items(), outs, strict=True):
             self.values[Request(eqn.outvars[n], at)] = out
 
-    def _carry(self, var: Var, index: tuple[Affine, ...]) -> Value:
+    def _result(self, var: Var, index: tuple[Affine, ...]) -> Value:
         level = max(map(self.level, index), default=Level.LAUNCH)
         return self.value(var.aval.dtype, level)
 
@@ -149,14 +149,13 @@ class KernelWriter(StatementWriter):
             self.scopes.open_block()
             self._write(Program(jaxpr), demand)
             results = tuple(
-                self.operand(jaxpr.outvars[n], use.index, use.conditions) for n in use.results
+                self.operand(jaxpr.outvars[n], at, use.conditions) for n, at in use.results.items()
             )
             blocks.append(self._close(jaxpr, results))
-        level = max(map(self.level, use.index), default=Level.LAUNCH)
-        outs = tuple(self.value(eqn.outvars[n].aval.dtype, level) for n in use.results)
+        outs = tuple(self._result(eqn.outvars[n], at) for n, at in use.results.items())
         self.scopes.put_here(Branch(outs, index, tuple(blocks), str(eqn.source)))
-        for n, out in zip(use.results, outs, strict=True):
-            self.values[Request(eqn.outvars[n], use.index, use.conditions)] = out
+        for (n, at), out in zip(use.results.items(), outs, strict=True):
+            self.values[Request(eqn.outvars[n], at, use.conditions)] = out
 
     def _close(self, jaxpr: Jaxpr, results: tuple[Operand, ...]) -> Block:
         """Close the scope of a body; what is known in it alone is forgotten."""

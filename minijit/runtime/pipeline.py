@@ -46,7 +46,10 @@ def optimize(jaxpr: Jaxpr) -> Jaxpr:
 def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
     """Return how ``jaxpr``, already optimized, is cut into kernels."""
     return _step(
-        "partition", lambda: partition(Program(jaxpr), backend.few_rows, backend.most_buffers)
+        "partition",
+        lambda: partition(
+            Program(jaxpr), backend.few_rows, backend.most_buffers, backend.most_columns
+        ),
     )
 
 

@@ -29,6 +29,8 @@ class CpuBackend:
     # A fixed number, not that of the cores: results must not depend on how many threads run.
     few_rows = 32
     most_buffers = 256
+    most_columns = 1 << 15
+    """Longer rows are worth both threads: a loop keeps its row on one."""
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""

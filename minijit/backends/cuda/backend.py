@@ -34,6 +34,8 @@ class CudaBackend:
     """Two rows for each multiprocessor of an H100."""
     most_buffers = 48
     """Beyond that registers spill and compile time explodes."""
+    most_columns = 1 << 13
+    """Sixteen for each of the threads of a block: the carries of a step stay in registers."""
 
     def __init__(self, device: Device | None = None, cc: ComputeCapability | None = None) -> None:
         """Use ``device`` and compile for ``cc``.
