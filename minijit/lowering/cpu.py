@@ -7,10 +7,11 @@ import dataclasses
 from minijit.lowering.coalesce import coalesce
 from minijit.lowering.cpu_column import emit_column
 from minijit.lowering.cpu_emitter import unit_strides
+from minijit.lowering.cpu_loop import emit_loop
 from minijit.lowering.cpu_map import emit_map
 from minijit.lowering.cpu_positions import expand_positions
 from minijit.lowering.cpu_row import emit_row
-from minijit.lowering.kernel_ir import Kernel, Reduce
+from minijit.lowering.kernel_ir import Kernel, Reduce, walk
 from minijit.lowering.source import KernelSource
 
 __all__ = ["emit_cpu"]
@@ -25,6 +26,9 @@ def emit_cpu(kernel: Kernel) -> KernelSource:
     The function written takes ``(start, stop, *scratch, *buffers, *arguments)`` and runs the work
     units ``[start, stop)`` of ``launch.units``.
     """
+    if kernel.structured:
+        reduces = any(isinstance(node, Reduce) for node in walk(kernel.body))
+        return emit_loop(coalesce(kernel if reduces else _without_columns(kernel)))
     kernel = coalesce(expand_positions(kernel))
     if not any(isinstance(statement, Reduce) for statement in kernel.statements):
         return emit_map(_without_columns(kernel))

@@ -14,7 +14,16 @@ import numpy as np
 from minijit.graph.locks import process_lock
 from minijit.graph.primitive import Primitive
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
-from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
+from minijit.lowering.kernel_ir import (
+    Kernel,
+    Load,
+    Map,
+    Operand,
+    Statement,
+    Store,
+    Value,
+    walk,
+)
 from minijit.lowering.source import Emitter, KernelSource
 from minijit.lowering.stages import value_dims
 
@@ -79,7 +88,8 @@ def _device_function(make: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any])
 def _helpers() -> dict[str, Any]:
     from minijit.kernels import cpu
 
-    functions = ("half_bits", "half_value", "round_half", "add_exactly", "total_of")
+    functions = ["half_bits", "half_value", "round_half", "add_exactly", "total_of"]
+    functions += ["prefetch_read", "prefetch_write"]
     return {name: getattr(cpu, name) for name in functions} | dict(cpu.FROM_FLOAT)
 
 
@@ -91,7 +101,7 @@ class CpuEmitter(Emitter):
         super().__init__(kernel)
         self.helpers = _helpers()
         self.scratch: list[Scratch] = []
-        self.used_dims = value_dims(kernel)
+        self.used_dims = {} if kernel.structured else value_dims(kernel)
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
         """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
@@ -119,9 +129,9 @@ class CpuEmitter(Emitter):
         """Write the reading of a value from an element of a scratch array."""
         self.writer.line(f"{value.name} = {place}" + " != 0" * (value.dtype.kind == "b"))
 
-    def write(self, value: Value, place: str) -> None:
+    def write(self, value: Operand, place: str) -> None:
         """Write the storing of a value in an element of a scratch array."""
-        code = value.name
+        code = self.operand(value)
         if value.dtype.kind == "b":
             code = f"{self.type(np.dtype(np.uint8))}({code})"
         self.writer.line(f"{place} = {code}")
@@ -216,15 +226,16 @@ def _digit(tile: Tile, position: int) -> str:
 def unit_strides(kernel: Kernel) -> list[float]:
     """Return for each dimension how much is accessed with stride one along it.
 
-    An access counts by the share of the space in which it differs, a store twice.
+    An access counts by the share of the space in which it differs, in loops once for every step
+    that it depends on; a store counts twice.
     """
     score = [0.0] * len(kernel.extents)
     points = max(math.prod(kernel.extents), 1)
-    for statement in kernel.statements:
+    for statement in walk(kernel.body):
         if isinstance(statement, Load | Store):
-            share = math.prod(kernel.extents[dim] for dim in statement.index.dims) / points
+            share = math.prod(kernel.spans[dim] for dim in statement.index.dims) / points
             for dim, stride in statement.index.terms:
-                if abs(stride) == 1:
+                if abs(stride) == 1 and dim < len(score):
                     score[dim] += 2 * share if isinstance(statement, Store) else share
     return score
 

@@ -6,10 +6,11 @@ import dataclasses
 
 from minijit.lowering.coalesce import coalesce
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_loop import emit_loop
 from minijit.lowering.cuda_map import emit_map
 from minijit.lowering.cuda_rows import emit_rows
 from minijit.lowering.cuda_tile import TILE_WORK, crossing_dim, emit_tile
-from minijit.lowering.kernel_ir import Kernel, Reduce
+from minijit.lowering.kernel_ir import Kernel, Reduce, walk
 from minijit.lowering.source import KernelSource
 
 __all__ = ["CudaLaunch", "emit_cuda"]
@@ -32,10 +33,15 @@ def emit_cuda(
         vectorize: Use 128-bit accesses; buffers in ``launch.aligned`` must then be aligned to them.
         work: Most elements that a thread holds at a time; None leaves the choice to the schedule.
     """
-    reduces = any(isinstance(statement, Reduce) for statement in kernel.statements)
+    reduces = any(isinstance(node, Reduce) for node in walk(kernel.body))
     if not reduces:
         kernel = dataclasses.replace(kernel, rows=kernel.extents, cols=())
     kernel = coalesce(kernel)
+    if reduces and not kernel.cols:
+        # Reductions over axes of extent one only: they still have one cell.
+        kernel = dataclasses.replace(kernel, cols=(1,))
+    if kernel.structured:
+        return emit_loop(kernel, work=work)
     if not reduces:
         across = crossing_dim(kernel)
         if (
@@ -44,7 +50,4 @@ def emit_cuda(
         ):
             return emit_tile(kernel, across, vectorize=vectorize)
         return emit_map(kernel, vectorize=vectorize, work=work)
-    if not kernel.cols:
-        # Reductions over axes of extent one only: they still have one cell.
-        kernel = dataclasses.replace(kernel, cols=(1,))
     return emit_rows(kernel, vectorize=vectorize, work=work)

@@ -96,6 +96,7 @@ class _Partitioner:
         self.most_buffers = most_buffers
         self.most_columns = most_columns
         eqns = program.jaxpr.eqns
+        self.stride = 1 + max((len(eqn.outvars) for eqn in eqns), default=0)
         library = {var for position in realized.eager for var in eqns[position].outvars}
         inputs = (*program.jaxpr.invars, *program.jaxpr.constvars)
         self.memory = frozenset({*inputs, *realized.nodes, *library})
@@ -119,20 +120,22 @@ class _Partitioner:
                     if var in nodes:
                         self._place(position, self._node(eqn, var))
         order = nx.lexicographical_topological_sort(self.graph)
-        steps = tuple(self.groups.get(s) or self.program.jaxpr.eqns[s // 2] for s in order)
+        eqns = self.program.jaxpr.eqns
+        steps = tuple(self.groups.get(s) or eqns[s // self.stride] for s in order)
         return Partition(steps, self._stored(), tuple(self.refusals))
 
-    # Steps are numbered by position: 2p for an equation that the library runs, 2p+1 for the kernel
-    # that was begun there.
+    # Steps are numbered by position: the first number of a position is that of an equation which no
+    # kernel holds, the others are those of kernels that were begun there, one for each result.
 
     def _add_eager(self, position: int, eqn: JaxprEqn) -> None:
-        step = 2 * position
+        step = self.stride * position
         self.graph.add_node(step)
         for atom in eqn.invars:
             if isinstance(atom, Var) and atom in self.program.position:
                 source = self.program.position[atom]
                 self.graph.add_edge(
-                    2 * source if source in self.realized.views else self.step_of[atom], step
+                    self.stride * source if source in self.realized.views else self.step_of[atom],
+                    step,
                 )
         if position in self.realized.eager:
             for var in eqn.outvars:
@@ -198,7 +201,7 @@ class _Partitioner:
             if step in producers:
                 producer = next(v for v in sources if self.step_of[v] == step)
                 self.refusals.append(Refusal(producer, node.var, joined))
-        step = 2 * position + 1
+        step = self.stride * position + 1 + node.eqn.outvars.index(node.var)
         group = Group(node.extents, node.reduced, (node.member,))
         self.graph.add_node(step)
         self._commit(step, dataclasses.replace(group, split=self._is_long(group)), node, producers)

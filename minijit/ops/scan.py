@@ -138,7 +138,13 @@ def scan(
 
 
 def trace_step(
-    what: str, step: Callable[..., Any], init: Any, xs: Tree | None, *, paired: bool
+    what: str,
+    step: Callable[..., Any],
+    init: Any,
+    xs: Tree | None,
+    *,
+    paired: bool,
+    counted: bool = False,
 ) -> tuple[list[Any], Body]:
     """Trace the body of a loop, its weakly typed carries widened to what it makes of them.
 
@@ -149,6 +155,7 @@ def trace_step(
         init: The first carry.
         xs: Types of the elements.
         paired: What ``step`` returns.
+        counted: Whether the carry is a pair of a counter, which messages leave out, and the user's.
 
     Returns:
         The leaves of the first carry in the types that the loop keeps, and the body.
@@ -181,6 +188,8 @@ def trace_step(
         if wide == carry.avals:
             break
         carry = Tree(treedef, wide)
+    if counted:
+        carry, returned = ((Tree(_pair(t.treedef)[1], t.avals[1:])) for t in (carry, returned))
     refuse_difference(
         f"{what}: the body does not return the carry that it takes", "carry",
         ("takes", carry), ("returns", returned), _ADVICE,

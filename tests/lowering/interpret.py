@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +15,14 @@ from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import (
+    Branch,
     Guard,
     Index,
     Kernel,
     Load,
+    Loop,
     Map,
+    Node,
     Operand,
     Read,
     Reduce,
@@ -95,20 +99,55 @@ class _Run:
         if self.kernel.ragged is not None:
             block, column = self.grid[len(self.kernel.rows) - 1], self.grid[-1]
             self.live = block * self.kernel.cols[0] + column < self.kernel.ragged
+        self.steps = [0] * len(self.kernel.steps)
         self.values: dict[Value, Array] = {}
 
     def body(self) -> None:
         with np.errstate(all="ignore"):
-            for statement in self.kernel.body:
-                if isinstance(statement, Store):
-                    self.store(statement)
-                else:
-                    self.values[statement.out] = self.compute(statement)
+            self.run(self.kernel.body)
         for buffer, written in zip(self.kernel.buffers, self.written, strict=True):
             assert buffer.role is Role.INPUT or written.all(), f"{buffer.name} is not complete"
 
+    def run(self, body: Sequence[Node]) -> None:
+        for node in body:
+            match node:
+                case Loop():
+                    self.loop(node)
+                case Branch():
+                    count = len(node.blocks)
+                    chosen = int(self.alike(node.index))
+                    block = node.blocks[chosen if 0 <= chosen < count else count - 1]
+                    self.run(block.body)
+                    self.values |= zip(node.outs, map(self.read, block.results), strict=True)
+                case Store():
+                    self.store(node)
+                case _:
+                    self.values[node.out] = self.compute(node)
+
+    def loop(self, loop: Loop) -> None:
+        """Take the steps, every point its own: but all of them as many."""
+        self.values |= zip(loop.carries, map(self.read, loop.inits), strict=True)
+        for step in itertools.count() if loop.length is None else range(loop.length):
+            if loop.condition is not None:
+                self.run(loop.condition.body)
+                if not self.alike(loop.condition.results[0]):
+                    break
+            else:
+                self.steps[loop.dim - len(self.kernel.extents)] = step
+            self.run(loop.body.body)
+            results = [self.read(result) for result in loop.body.results]
+            self.values |= zip(loop.carries, results, strict=True)
+        self.values |= zip(loop.outs, map(self.read, loop.carries), strict=True)
+
+    def alike(self, operand: Operand) -> Any:
+        """Return what all points agree on."""
+        values = np.broadcast_to(self.read(operand), self.kernel.extents)[self.live]
+        assert (values == values.flat[0]).all(), "points differ in what they do"
+        return values.flat[0]
+
     def at(self, index: Affine) -> Array:
-        terms = (stride * self.grid[dim] for dim, stride in index.terms)
+        places = (*self.grid, *self.steps)
+        terms = (stride * places[dim] for dim, stride in index.terms)
         return sum(terms, np.full(self.kernel.extents, index.offset))
 
     def read(self, operand: Operand) -> Any:

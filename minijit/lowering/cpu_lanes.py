@@ -1,0 +1,280 @@
+"""Writes the items of a structured kernel: loops over lanes, and what stands around them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from minijit.graph.index import Affine
+from minijit.lowering.cpu_emitter import CpuEmitter, unit_strides
+from minijit.lowering.cpu_places import places_of
+from minijit.lowering.cpu_reduce import accumulation
+from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps, Structure, reads
+from minijit.lowering.kernel_ir import (
+    Kernel,
+    Load,
+    Operand,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+    walk,
+)
+from minijit.lowering.source import held_dtype
+
+__all__ = ["LaneWriter"]
+
+_SEGMENT = 2048
+"""Columns of a segment of a float sum: some dozens for each lane of its vectors."""
+_RUN_BYTES = 1 << 10
+"""Shorter runs of adjacent elements are not worth prefetching."""
+_FAR_BYTES = 1 << 20
+"""Smaller arrays are in a near cache anyway."""
+_LINE_BYTES = 64
+
+
+class LaneWriter:
+    """Writes the items of a structure.
+
+    Attributes:
+        emitter: Collects the code.
+        inner: The dimension of the innermost loop over lanes, None without lanes.
+        kept: The values that name an array of one element a lane.
+    """
+
+    def __init__(self, kernel: Kernel, structure: Structure) -> None:
+        """Decide which values lie in arrays."""
+        self.kernel, self.structure = kernel, structure
+        self.emitter = CpuEmitter(kernel)
+        score = unit_strides(kernel)
+        self.inner = max(structure.lanes, key=lambda dim: (score[dim], dim), default=None)
+        self.columns = [dim for dim in sorted(structure.lanes) if dim >= len(kernel.rows)]
+        self._again = self._loads()
+        self._places = places_of(structure, self._again)
+        self.kept = tuple(dict.fromkeys(self._places.values()))
+        self._width = 0
+
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of all arrays together for one lane."""
+        return sum(held_dtype(value.dtype).itemsize for value in self.kept)
+
+    def write(self, width: int) -> None:
+        """Write everything for ``width`` lanes: rows from ``low`` to ``high``, or all columns."""
+        self._width = width
+        for value in self.kept:
+            self.emitter.array(f"lanes_{value.name}", held_dtype(value.dtype), width)
+        self._items(self.structure.items)
+
+    def _loads(self) -> dict[Value, Load]:
+        """Return the loads that are as cheap again as from an array of the lanes."""
+        return {
+            node.out: node
+            for node in walk(self.kernel.body)
+            if isinstance(node, Load)
+            and node.guard is None
+            and node.out in self.structure.varying
+            and self.inner is not None
+            and abs(node.index.stride(self.inner)) == 1
+        }
+
+    def _moves(self, target: Value, source: Operand) -> bool:
+        """Whether a write is one: the source may lie in the target's place already."""
+        own = self._places.get(source) if isinstance(source, Value) else None
+        return own is None or own is not self._places[target]
+
+    def _foreign(self, item: Lanes) -> list[Value]:
+        """Return what differs from lane to lane and is computed in another loop."""
+        return [value for value in item.read if value in self.structure.varying]
+
+    def _items(self, items: Sequence[Item]) -> None:
+        for item in items:
+            match item:
+                case Once():
+                    self._once(item)
+                case Lanes():
+                    self._lanes(item)
+                case Steps():
+                    self._steps(item)
+                case Cases():
+                    self._cases(item)
+
+    def _once(self, item: Once) -> None:
+        match item.statement:
+            case Same():
+                self._same(item.statement)
+            case Store():
+                self._store(item.statement, "low")
+            case _:
+                self.emitter.statement(item.statement)
+
+    def _same(self, same: Same) -> None:
+        self.emitter.writer.line(f"{same.out.name} = {self.emitter.operand(same.source)}")
+
+    def _store(self, store: Store, lane: str) -> None:
+        """Write a store, once for all the points that would store the same."""
+        absent = [d for d, n in enumerate(self.kernel.rows) if n > 1 and d not in store.index.dims]
+        names = [lane if dim == self.inner else f"i{dim}" for dim in absent]
+        with contextlib.ExitStack() as stack:
+            if names:
+                test = " & ".join(f"({name} == 0)" for name in names)
+                stack.enter_context(self.emitter.writer.block(f"if {test}:"))
+            self.emitter.statement(store)
+
+    def _lanes(self, item: Lanes) -> None:
+        emitter = self.emitter
+        writes = [pair for pair in item.writes if self._moves(*pair)]
+        needed, statements = self._live(item, [source for _, source in writes])
+        if not statements and not writes:
+            return
+        with self._each_lane([s for s in statements if isinstance(s, Reduce)]):
+            for value in self._foreign(item):
+                if value in needed and value in self._again:
+                    emitter.statement(self._again[value])
+                elif value in needed:
+                    emitter.read(value, self._place(value))
+            for statement in statements:
+                match statement:
+                    case Store():
+                        self._store(statement, f"i{self.inner}")
+                        continue
+                    case Reduce():
+                        continue
+                    case Same():
+                        self._same(statement)
+                    case _:
+                        emitter.statement(statement)
+                if statement.out in self._places:
+                    emitter.write(statement.out, self._place(statement.out))
+            for target, source in writes:
+                emitter.write(source, self._place(target))
+
+    def _live(
+        self, item: Lanes, results: Iterable[Operand]
+    ) -> tuple[set[Operand], list[Statement | Same]]:
+        """Return what is read in a loop over the lanes, and those of its statements that matter.
+
+        What is loaded anew where it is read may not be needed where it was loaded first.
+        """
+        needed = set(results)
+        live: list[Statement | Same] = []
+        for statement in reversed(item.statements):
+            if (
+                isinstance(statement, Store | Reduce)
+                or statement.out in needed
+                or statement.out in self._places
+            ):
+                live.append(statement)
+                needed.update(reads(statement))
+        return needed, live[::-1]
+
+    @contextlib.contextmanager
+    def _each_lane(self, reduces: Sequence[Reduce]) -> Iterator[None]:
+        """Open the loop over the lanes; what is reduced is accumulated where it is closed."""
+        writer = self.emitter.writer
+        if not self.columns:
+            with writer.block(f"for i{self.inner} in range(low, high):"):
+                yield
+            return
+        sums = [accumulation(reduce, self._width, _SEGMENT) for reduce in reduces]
+        for each in sums:
+            each.start(self.emitter, _own_name)
+        with contextlib.ExitStack() as outer:
+            for dim in self.columns:
+                if dim != self.inner:
+                    head = f"for i{dim} in range({self.kernel.extents[dim]}):"
+                    outer.enter_context(writer.block(head))
+            extent = self.kernel.extents[self.inner or 0]
+            span = str(extent)
+            segmented = [each for each in sums if each.segmented]
+            if segmented and extent > _SEGMENT:
+                head = f"for segment in range({-(-extent // _SEGMENT)}):"
+                outer.enter_context(writer.block(head))
+                span = f"{_SEGMENT}*segment, min({_SEGMENT}*segment + {_SEGMENT}, {extent})"
+            with writer.block(f"for i{self.inner} in range({span}):"):
+                yield
+                for each in sums:
+                    each.add(self.emitter, _own_name)
+            for each in segmented:
+                each.flush(self.emitter, _own_name)
+        for each in sums:
+            each.finish(self.emitter, _own_name)
+
+    def _place(self, value: Value) -> str:
+        if not self.columns:
+            return f"lanes_{self._places[value].name}[i{self.inner} - low]"
+        position = Affine()
+        stride = 1
+        for dim in reversed(self.columns):
+            position = position.plus(Affine(0, ((dim, stride),)))
+            stride *= self.kernel.extents[dim]
+        return f"lanes_{self._places[value].name}[{self.emitter.index(position)}]"
+
+    def _steps(self, item: Steps) -> None:
+        node, writer, code = item.node, self.emitter.writer, self.emitter.operand
+        rows = zip(node.carries, node.inits, node.body.results, node.outs, strict=True)
+        shared = [row for row in rows if row[0] not in self.structure.varying]
+        for carry, init, _, _ in shared:
+            writer.line(f"{carry.name} = {code(init)}")
+        head = "while True:" if node.length is None else f"for i{node.dim} in range({node.length}):"
+        changed = [(carry.name, code(result)) for carry, _, result, _ in shared if carry != result]
+        with self._block(head, node.line):
+            if node.condition is not None:
+                self._items(item.condition)
+                with writer.block(f"if not {code(node.condition.results[0])}:"):
+                    writer.line("break")
+            self._fetch(item)
+            self._items(item.body)
+            if changed:
+                names, results = (", ".join(column) for column in zip(*changed, strict=True))
+                writer.line(f"{names} = {results}")
+        for carry, _, _, out in shared:
+            writer.line(f"{out.name} = {carry.name}")
+
+    def _fetch(self, item: Steps) -> None:
+        """Write prefetches of what the next step streams, where it is not next to this one's."""
+        emitter = self.emitter
+        for lanes in item.body:
+            for access in lanes.statements if isinstance(lanes, Lanes) else ():
+                if not isinstance(access, Load | Store) or self.inner is None or self.columns:
+                    continue
+                buffer = self.kernel.buffers[access.buffer]
+                jump = access.index.stride(item.node.dim)
+                size = buffer.dtype.itemsize
+                if (
+                    abs(access.index.stride(self.inner)) == 1
+                    and abs(jump) >= self._width >= _RUN_BYTES // size
+                    and buffer.size * size >= _FAR_BYTES
+                ):
+                    kind = "write" if isinstance(access, Store) else "read"
+                    place = emitter.index(access.index.plus(Affine(jump)))
+                    lines = f"range(low, high, {_LINE_BYTES // size})"
+                    with emitter.writer.block(f"for i{self.inner} in {lines}:"):
+                        function = emitter.helper(f"prefetch_{kind}")
+                        emitter.writer.line(f"{function}(b{access.buffer}, {place})")
+
+    def _cases(self, item: Cases) -> None:
+        index = self.emitter.operand(item.node.index)
+        last = len(item.blocks) - 1
+        for number, block in enumerate(item.blocks):
+            if last == 0:
+                self._items(block)
+                continue
+            word = "if" if number == 0 else "elif"
+            head = f"{word} {index} == {number}:" if number < last else "else:"
+            with self._block(head, item.node.line if number == 0 else ""):
+                self._items(block)
+
+    @contextlib.contextmanager
+    def _block(self, head: str, comment: str) -> Iterator[None]:
+        """Open a block that may stay empty."""
+        writer = self.emitter.writer
+        with writer.block(head, comment):
+            before = writer.text
+            yield
+            if writer.text == before:
+                writer.line("pass")
+
+
+def _own_name(name: str) -> str:
+    return name

@@ -1,0 +1,164 @@
+"""CPU schedule of kernels with loops and branches: vectors over adjacent points inside the loops.
+
+A unit is some adjacent rows, the lanes. Where rows are reduced it is some rows, one after the
+other, and the lanes are the columns. Between two statements that hold others all lanes run in one
+loop, which LLVM turns into vectors; what passes from one such loop to the next lies in arrays of
+one element a lane, small enough for the L1 cache. What lanes share is computed once, outside.
+Points whose predicates differ are computed one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+
+from minijit.lowering.cpu_emitter import UNIT_NS, Tile, cell_cost, unit_strides
+from minijit.lowering.cpu_lanes import LaneWriter
+from minijit.lowering.cpu_structure import Structure
+from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Node, blocks
+from minijit.lowering.source import KernelSource
+
+__all__ = ["emit_loop"]
+
+_FULL_VECTOR = 8
+"""Fewer adjacent rows than this fill no vector: then the longest dimension is as good."""
+_ONE_VECTOR = (2, 4, 8, 16)
+"""As many lanes become one vector, which stays in a register from step to step."""
+_SHORT = 256
+"""Loops over at most as many lanes gain from being unrolled."""
+_LANES = (64, 1024)
+"""Least and most lanes of a loop: whole cache lines, runs that memory delivers fast."""
+_LANE_BYTES = 16 << 10
+"""Arrays of all lanes together: a part of the L1 cache, beside what streams through it."""
+_UNITS = 16
+"""Units wanted, so that several threads have work."""
+_WHILE_STEPS = 32
+"""Steps to expect of a loop without a count."""
+_SCALAR = 8
+"""How much longer a point takes by itself than in a vector."""
+
+
+def emit_loop(kernel: Kernel) -> KernelSource:
+    """Write a kernel that has loops or branches; with columns only if it reduces them.
+
+    Raises:
+        ValueError: it reduces columns, and a predicate differs from one to the other.
+    """
+    if kernel.cols:
+        structure = Structure(kernel, range(len(kernel.rows), len(kernel.extents)))
+        if not structure.uniform:
+            raise ValueError(f"kernel {kernel.name} takes branches that differ within a row")
+        return _Rows(kernel, structure).write()
+    structure = Structure(kernel, _lanes(kernel))
+    if not structure.uniform:
+        structure = Structure(kernel, ())
+    writer = _Points if structure.lanes else _Rows
+    return writer(kernel, structure).write()
+
+
+def _lanes(kernel: Kernel) -> tuple[int, ...]:
+    """Return the row dimension that vectors should run along; none if there is but one point."""
+    score = unit_strides(kernel)
+
+    def worth(dim: int) -> tuple[bool, float, int]:
+        extent = kernel.rows[dim]
+        full = extent >= _FULL_VECTOR
+        return full, score[dim] if full else extent, dim
+
+    long = [dim for dim, extent in enumerate(kernel.rows) if extent > 1]
+    return (max(long, key=worth),) if long else ()
+
+
+def _cost(body: Iterable[Node]) -> float:
+    """Return the estimated nanoseconds of one point, with the dearest block of each branch."""
+    cost = 0.0
+    for node in body:
+        match node:
+            case Loop():
+                steps = _WHILE_STEPS if node.length is None else node.length
+                cost += steps * sum(_cost(block.body) for block in blocks(node))
+            case Branch():
+                cost += max(_cost(block.body) for block in node.blocks)
+            case _:
+                cost += cell_cost((node,))
+    return cost
+
+
+class _Points:
+    """A kernel whose lanes are adjacent rows."""
+
+    def __init__(self, kernel: Kernel, structure: Structure) -> None:
+        self.kernel = kernel
+        self.lanes = LaneWriter(kernel, structure)
+        (self.lane,) = structure.lanes
+        self.cost = _cost(kernel.body) + 0.01
+        least, most = _LANES
+        if self.lanes.kept:
+            fitting = _LANE_BYTES // self.lanes.lane_bytes // least * least
+            most = min(most, max(fitting, least))
+        else:
+            most = max(most, int(UNIT_NS / self.cost) // least * least)
+        wanted = -(-math.prod(kernel.rows) // _UNITS // least) * least
+        self.width = min(kernel.rows[self.lane], max(least, min(wanted, most)))
+
+    def write(self) -> KernelSource:
+        """Return the finished source."""
+        emitter, tile = self.lanes.emitter, self._tile()
+        with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
+            first, _, last = span.partition(", ")
+            first, last = (first, last) if last else ("0", first)
+            if tile.blocks[-1] <= self.width:
+                emitter.writer.line(f"low, high = {first}, {last}")
+            else:
+                emitter.writer.line(f"last = {last}")
+                head = f"for low in range({first}, last, {self.width}):"
+                stack.enter_context(emitter.writer.block(head))
+                emitter.writer.line(f"high = min(low + {self.width}, last)")
+            self.lanes.write(self.width)
+        prose = (
+            f"loop: {tile.units} units, vectors along {self.width} adjacent rows of i{self.lane}, "
+            f"{len(self.lanes.kept)} values in arrays"
+        )
+        unroll = self.width <= _SHORT and self.width not in _ONE_VECTOR
+        work = math.prod(self.kernel.rows) * self.cost
+        return emitter.finish(tile.units, work, prose, 1 if unroll else _SHORT)
+
+    def _tile(self) -> Tile:
+        rows = self.kernel.rows
+        order = [dim for dim in range(len(rows)) if dim != self.lane]
+        extent = rows[self.lane]
+        wanted = max(int(UNIT_NS / (self.cost * self.width)), 1)
+        most = max(-(-math.prod(rows) // _UNITS) // self.width, 1)
+        block = min(self.width * min(wanted, most), extent)
+        outer = Tile.filled(order, rows, wanted * self.width // extent)
+        extents = (*outer.extents, extent)
+        return Tile((*order, self.lane), extents, (*outer.blocks, block))
+
+
+class _Rows:
+    """A kernel whose rows are computed one by one, with lanes along the columns if there are."""
+
+    def __init__(self, kernel: Kernel, structure: Structure) -> None:
+        self.kernel = kernel
+        self.lanes = LaneWriter(kernel, structure)
+        self.cells = math.prod(kernel.cols)
+        speed = 1 if kernel.cols else _SCALAR
+        self.cost = (_cost(kernel.body) + 0.01) * self.cells * speed
+
+    def write(self) -> KernelSource:
+        """Return the finished source."""
+        emitter, rows = self.lanes.emitter, self.kernel.rows
+        tile = Tile.filled(range(len(rows)), rows, max(int(UNIT_NS / self.cost), 1))
+        with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
+            if tile.order:
+                head = f"for i{tile.order[-1]} in range({span}):"
+                stack.enter_context(emitter.writer.block(head))
+            self.lanes.write(self.cells)
+        prose = f"loop: {tile.units} units of rows one by one"
+        if self.kernel.cols:
+            kept = len(self.lanes.kept)
+            prose += f", vectors along {self.cells} columns, {kept} values in arrays"
+        unroll = not self.kernel.cols or self.cells < _FULL_VECTOR
+        work = math.prod(rows) * self.cost
+        return emitter.finish(tile.units, work, prose, 1 if unroll else _SHORT)

@@ -1,0 +1,257 @@
+"""The loop schedules: kernels with loops and branches, which run as they stand inside a thread.
+
+Without reductions a thread takes one point from its first to its last step, and what it carries
+lies in registers. Where rows are reduced a group of threads takes a row, each of them the same few
+columns in every step; what threads carry lies in arrays that are registers once loops over the
+columns of a thread are unrolled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+
+from minijit.lowering.cpu_places import places_of
+from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps, Structure
+from minijit.lowering.cuda_geometry import WARP, Geometry
+from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_reduce import ReducingEmitter
+from minijit.lowering.kernel_ir import Kernel, Loop, Map, Reduce, Statement, Store, Value, walk
+from minijit.lowering.source import KernelSource
+
+__all__ = ["emit_loop"]
+
+_THREADS = 128
+_MOST_THREADS = 512
+_MOST_LANES = 16
+_LANES = 4
+_UNROLLED_STEPS = 16
+
+
+def emit_loop(kernel: Kernel, *, work: int | None) -> KernelSource:
+    """Write a kernel that has loops or branches; with columns only if it reduces them.
+
+    Args:
+        kernel: The kernel.
+        work: Most columns that a thread holds; None leaves the choice to the schedule.
+
+    Raises:
+        ValueError: it reduces columns, and a predicate differs from one to the other.
+    """
+    columns = range(len(kernel.rows), len(kernel.extents))
+    structure = Structure(kernel, columns)
+    if not structure.uniform:
+        raise ValueError(f"kernel {kernel.name} takes branches that differ within a row")
+    geometry = _geometry(kernel, work)
+    writer = _Writer(kernel, geometry, structure)
+    writer.write()
+    rows = math.prod(kernel.rows)
+    grid = max(-(-rows // geometry.rows), 1)
+    launch = CudaLaunch(grid, geometry.threads, 0, (), False, geometry.steps)
+    note = f"loop: {grid} blocks of {geometry.threads} threads, a point each"
+    if kernel.cols:
+        note = (
+            f"loop over rows: {geometry.rows} rows in a block of {geometry.threads} threads, "
+            f"{geometry.group} threads and {geometry.steps} values each for a row; {grid} blocks"
+        )
+    return KernelSource(kernel, writer.writer.text, writer.names, note, launch)
+
+
+def _geometry(kernel: Kernel, work: int | None) -> Geometry:
+    """Return how threads share rows; without columns each thread has a row of its own."""
+    cols = math.prod(kernel.cols)
+    maps = (node for node in walk(kernel.body) if isinstance(node, Map))
+    most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
+    lanes = min(_LANES, most)
+    group = min(1 << max(-(-cols // lanes) - 1, 0).bit_length(), _MOST_THREADS)
+    lanes = -(-cols // group)
+    return Geometry(False, max(group, _THREADS), group, 1, lanes, persistent=True)
+
+
+class _Writer(ReducingEmitter):
+    """Writes one kernel."""
+
+    def __init__(self, kernel: Kernel, geometry: Geometry, structure: Structure) -> None:
+        super().__init__(kernel, geometry)
+        self.structure = structure
+        self.places = places_of(structure, ())
+        self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
+        self.guard_rows = self.rows % geometry.rows != 0
+
+    def write(self) -> None:
+        """Write the whole function."""
+        with self.whole_function(), contextlib.ExitStack() as stack:
+            self._place(stack)
+            for value in dict.fromkeys(self.places.values()):
+                self.local(f"{value.name}_", self.geometry.steps, value.dtype)
+            self._items(self.structure.items)
+
+    def _place(self, stack: contextlib.ExitStack) -> None:
+        """Write which row the thread works on, and which of the row's threads it is."""
+        line, shape = self.writer.line, self.geometry
+        line(f"thread = {self.call('thread_index')}")
+        first = f"{self.call('block_index')}*{shape.rows}"
+        if self.kernel.cols:
+            line(f"part = {self.call('remainder', 'thread', shape.group)}")
+            within = self.call("quotient", "thread", shape.group)
+            line(f"row = {self.integer(f'{first} + {within}')}")
+            if self.guard_rows:
+                # Threads without a row take part in exchanges and barriers.
+                line(f"active = row < {self.rows}")
+                line(f"row = row if active else {self.integer(str(self.rows - 1))}")
+        else:
+            line(f"row = {self.integer(f'{first} + thread')}")
+            if self.guard_rows:
+                stack.enter_context(self.writer.block(f"if row < {self.rows}:"))
+        if self.kernel.rows:
+            self.unflatten("row", range(len(self.kernel.rows)))
+
+    def _items(self, items: Sequence[Item]) -> None:
+        for item in items:
+            match item:
+                case Once():
+                    self._once(item.statement)
+                case Lanes():
+                    self._lanes(item)
+                case Steps():
+                    self._steps(item)
+                case Cases():
+                    self._cases(item)
+
+    def _once(self, statement: Statement | Same) -> None:
+        match statement:
+            case Same():
+                self._same(statement)
+            case Store():
+                self._store_once(statement)
+            case _:
+                self.statement(statement)
+
+    def _same(self, same: Same) -> None:
+        self.writer.line(f"{same.out.name} = {self.operand(same.source)}")
+
+    def _store_once(self, store: Store) -> None:
+        """Write a store by one of the threads that know the value."""
+        tests = []
+        if self.kernel.cols:
+            tests = ["part == 0", *(["active"] if self.guard_rows else [])]
+        tests += self._first_rows(store)
+        with self._under(tests):
+            self.store(store)
+
+    def _first_rows(self, store: Store) -> list[str]:
+        """Return what holds for one of the rows that would all store the same."""
+        rows = enumerate(self.kernel.rows)
+        absent = [dim for dim, extent in rows if extent > 1 and dim not in store.index.dims]
+        return [f"{self.dims[dim]} == 0" for dim in absent]
+
+    @contextlib.contextmanager
+    def _under(self, tests: Sequence[str]) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if tests:
+                stack.enter_context(self.writer.block(f"if {' and '.join(tests)}:"))
+            yield
+
+    # Values that differ from column to column.
+
+    def _lanes(self, item: Lanes) -> None:
+        """Write one loop over the columns of a thread, then the exchange of what it reduced."""
+        line, shape = self.writer.line, self.geometry
+        reduces = [s for s in item.statements if isinstance(s, Reduce)]
+        for reduce in reduces:
+            self.start(reduce)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.writer.block(f"for k in range({shape.steps}):"))
+            line(f"j = {self.integer(f'part + {shape.group}*k')}")
+            if shape.span != self.cols:
+                stack.enter_context(self.writer.block(f"if j < {self.cols}:"))
+            self.unflatten("j", range(len(self.kernel.rows), len(self.kernel.extents)))
+            for value in item.read:
+                if value in self.structure.varying:
+                    line(f"{value.name} = {self._lane(value)}")
+            for statement in item.statements:
+                self._cell(statement)
+            for target, source in item.writes:
+                line(f"{self._lane(target)} = {self.operand(source)}")
+            for reduce in reduces:
+                self.accumulate(reduce, "k")
+        for reduce in reduces:
+            self.finish(reduce)
+
+    def _cell(self, statement: Statement | Same) -> None:
+        """Write a statement at one column; reductions come after it."""
+        match statement:
+            case Reduce():
+                return
+            case Store():
+                tests = ["active"] if self.guard_rows else []
+                with self._under(tests + self._first_rows(statement)):
+                    self.store(statement)
+                return
+            case Same():
+                self._same(statement)
+            case _:
+                self.statement(statement)
+        if statement.out in self.places:
+            self.writer.line(f"{self._lane(statement.out)} = {statement.out.name}")
+
+    def _lane(self, value: Value) -> str:
+        return f"{self.places[value].name}_[k]"
+
+    # Loops and branches.
+
+    def _steps(self, item: Steps) -> None:
+        node, line, code = item.node, self.writer.line, self.operand
+        rows = zip(node.carries, node.inits, node.body.results, node.outs, strict=True)
+        shared = [row for row in rows if row[0] not in self.structure.varying]
+        for carry, init, _, _ in shared:
+            line(f"{carry.name} = {code(init)}")
+        counter = self.dims[node.dim]
+        if node.length is not None:
+            line(f"{counter} = {self.call('narrow', 0)}")
+        head = "while True:" if node.length is None else f"while {counter} < {node.length}:"
+        with self.writer.block(head, node.line):
+            if node.condition is not None:
+                self._items(item.condition)
+                with self.writer.block(f"if not {code(node.condition.results[0])}:"):
+                    line("break")
+            self._items(item.body)
+            changed = [(carry.name, code(new)) for carry, _, new, _ in shared if carry != new]
+            if changed:
+                names, results = (", ".join(column) for column in zip(*changed, strict=True))
+                line(f"{names} = {results}")
+            if self._meets_again(node):
+                line(f"{self.helper('cuda')}.syncthreads()")
+            if node.length is not None:
+                short = node.length <= _UNROLLED_STEPS
+                following = "narrow" if short else "advance"
+                step = (f"{counter} + 1",) if short else (counter, 1)
+                line(f"{counter} = {self.call(following, *step)}")
+        for carry, _, _, out in shared:
+            line(f"{out.name} = {carry.name}")
+
+    def _meets_again(self, node: Loop) -> bool:
+        """Whether a barrier must keep a step's exchange apart from that of the next step.
+
+        An exchange writes shared memory, waits and reads. The wait of another one in between is
+        enough.
+        """
+        if self.geometry.group <= WARP:
+            return False
+        certain = sum(isinstance(inner, Reduce) for inner in node.body.body)
+        some = any(isinstance(inner, Reduce) for inner in walk((node,)))
+        return some and certain < 2
+
+    def _cases(self, item: Cases) -> None:
+        index, last = self.operand(item.node.index), len(item.blocks) - 1
+        for number, block in enumerate(item.blocks):
+            if last == 0:
+                self._items(block)
+                continue
+            word = "if" if number == 0 else "elif"
+            head = f"{word} {index} == {number}:" if number < last else "else:"
+            with self.writer.block(head, item.node.line if number == 0 else ""):
+                if not block:
+                    self.writer.line("pass")
+                self._items(block)
