@@ -51,9 +51,14 @@ def _matmul_eager(xp: Any, left: Any, right: Any) -> Any:
         return xp.matmul(left, right)
 
 
+def _matmul_into(xp: Any, out: Any, left: Any, right: Any) -> Any:
+    return xp.matmul(left, right, out=out)
+
+
 matmul_p = library(
     "matmul",
     eager=_matmul_eager,
+    into=_matmul_into,
     abstract_eval=_matmul_aval,
     doc="Product of matrices, batched over leading axes; 1-D operands as in NumPy.",
 )

@@ -16,6 +16,7 @@ def library(
     abstract_eval: Callable[..., Any],
     doc: str,
     *,
+    into: Callable[..., Any] | None = None,
     flops: int = 1,
     multiple_results: bool = False,
     jvp: Rule = NOT_YET,
@@ -29,6 +30,7 @@ def library(
         eager: ``(xp, *arrays, **params)``; ``xp`` is NumPy or CuPy.
         abstract_eval: ``(*avals, **params) -> ShapedArray``, a tuple with ``multiple_results``.
         doc: One line for the reference.
+        into: ``(xp, out, *arrays, **params)``: the same into ``out``, a new array where it is None.
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
         jvp: Forward derivative rule.
@@ -45,6 +47,7 @@ def library(
             doc=doc,
             abstract_eval=abstract_eval,
             eager=eager,
+            into=into,
             flops=flops,
             multiple_results=multiple_results,
             jvp=jvp,

@@ -264,10 +264,12 @@ def _scan_python(
     if ys_tree is None:
         # Nothing runs, so only a trace knows what the body would have collected.
         rows = tuple(_row(abstractify(leaf)) for leaf in leaves)
-        _, body = trace_step("scan", f, init, Tree(treedef, rows), paired=True)
+        structure = flatten((init, _holes(Tree(treedef, rows))))[1]
+        avals = (*map(abstractify, flatten(init)[0]), *rows)
+        body = trace_body(f, Tree(structure, avals), ("carry", "x"))
         ys_tree = _pair(body.out.treedef)[1]
-        avals = body.out.avals[body.out.treedef.num_leaves - ys_tree.num_leaves :]
-        return carry, unflatten(ys_tree, [np.empty((0, *a.shape), a.dtype) for a in avals])
+        rows = body.out.avals[body.out.treedef.num_leaves - ys_tree.num_leaves :]
+        return carry, unflatten(ys_tree, [np.empty((0, *row.shape), row.dtype) for row in rows])
     ordered = collected[::-1] if reverse else collected
     return carry, unflatten(ys_tree, list(map(stacked, zip(*ordered, strict=True))))
 

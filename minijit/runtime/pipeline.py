@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 import weakref
@@ -14,18 +13,18 @@ from minijit.backends.base import Backend, Launcher
 from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
-from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.jaxpr import Jaxpr, Var
 from minijit.graph.locks import process_lock
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
-from minijit.lowering.kernel_ir import Role
 from minijit.lowering.lower import Layout, Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
+from minijit.runtime.assemble import Assembler
 from minijit.runtime.captured import Captured
 from minijit.runtime.placement import Placed
-from minijit.runtime.plan import EagerStep, KernelStep, Plan, Slot
+from minijit.runtime.plan import Plan
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.simplify import simplify, simplify_loops
@@ -84,8 +83,8 @@ def compile_plan(
         [(lowered, source, _launcher(backend, source)) for lowered, source in pairs]
         for pairs in map(zip, kernels, sources)
     ]
-    values = consts.values
-    return _step("plan", lambda: _assemble(backend, optimized, parts, compiled, values, captured))
+    assembler = Assembler(backend, optimized, parts, known, compile_plan)
+    return _step("plan", lambda: assembler.plan(compiled, consts.values, captured))
 
 
 def _step(name: str, run: Callable[[], _T]) -> _T:
@@ -160,82 +159,3 @@ def clear_kernels() -> None:
     """Forget all loaded kernels."""
     with _launchers_lock:
         _launchers.clear()
-
-
-class _Slots:
-    """Numbers the values of a plan."""
-
-    def __init__(self, jaxpr: Jaxpr) -> None:
-        self.of: dict[Var, Slot] = {}
-        for var in (*jaxpr.invars, *jaxpr.constvars):
-            self[var]
-
-    def __getitem__(self, var: Var) -> Slot:
-        return self.of.setdefault(var, len(self.of))
-
-
-def _assemble(
-    backend: Backend,
-    jaxpr: Jaxpr,
-    parts: Partition,
-    compiled: list[list[tuple[Lowered, KernelSource, Launcher]]],
-    consts: tuple[Any, ...],
-    captured: Captured,
-) -> Plan:
-    slots = _Slots(jaxpr)
-    steps: list[KernelStep | EagerStep] = []
-    for step, kernels in zip(parts.steps, compiled, strict=True):
-        if isinstance(step, JaxprEqn):
-            steps.append(_eager_step(step, slots, parts))
-        steps += [_kernel_step(backend, *kernel, slots) for kernel in kernels]
-    results = tuple(slots[var] for var in jaxpr.outvars if isinstance(var, Var))
-    kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
-    return Plan(
-        backend,
-        _released(steps, kept),
-        len(slots.of),
-        len(jaxpr.invars),
-        consts,
-        captured,
-        results,
-        jaxpr.name,
-        config.debug_nans,
-    )
-
-
-def _eager_step(eqn: JaxprEqn, slots: _Slots, parts: Partition) -> EagerStep:
-    operands = tuple(a.value if isinstance(a, Literal) else slots[a] for a in eqn.invars)
-    stored = all(var in parts.stored for var in eqn.outvars)
-    return EagerStep(
-        eqn.primitive, dict(eqn.params), operands, tuple(slots[v] for v in eqn.outvars), stored
-    )
-
-
-def _kernel_step(
-    backend: Backend, lowered: Lowered, source: KernelSource, launcher: Launcher, slots: _Slots
-) -> KernelStep:
-    inputs: list[Slot] = []
-    outputs: list[Slot] = []
-    allocators: list[Callable[[], Any]] = []
-    for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
-        if buffer.role is Role.INPUT:
-            inputs.append(slots[var])
-        else:
-            outputs.append(slots[var])
-            allocators.append(backend.allocator(var.aval.shape, var.aval.dtype))
-    arguments = tuple(slots[var] for var in lowered.arguments)
-    return KernelStep(source, launcher, tuple(inputs), tuple(outputs), tuple(allocators), arguments)
-
-
-def _released(steps: list[KernelStep | EagerStep], kept: set[Slot]) -> list[KernelStep | EagerStep]:
-    """Note at each step which values nothing needs after it, so that their memory serves again."""
-    released: list[KernelStep | EagerStep] = []
-    seen = set(kept)
-    for step in reversed(steps):
-        if isinstance(step, KernelStep):
-            used = {*step.inputs, *step.arguments, *step.outputs}
-        else:
-            used = {*step.outputs, *(o for o in step.operands if isinstance(o, int))}
-        released.append(dataclasses.replace(step, released=tuple(sorted(used - seen))))
-        seen |= used
-    return released[::-1]

@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from minijit.graph.events import emit, subscribers
-from minijit.graph.primitive import Primitive
 from minijit.graph.tree import TreeDef, unflatten
 from minijit.runtime.captured import Captured
+from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
 
 if TYPE_CHECKING:
-    from minijit.backends.base import Backend, Launcher
+    from minijit.backends.base import Backend
     from minijit.lowering.source import KernelSource
 
-__all__ = ["EagerStep", "KernelStep", "Plan", "Slot"]
-
-Slot = int
-"""The place of a value while the plan runs: arguments first, then constants, then the rest."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class KernelStep:
-    """Launch one kernel.
-
-    Attributes:
-        source: Its source, for people and for the cache.
-        launcher: Runs it.
-        inputs: Slots of its input buffers.
-        outputs: Slots of its output buffers.
-        allocators: What allocates each of them before the launch.
-        arguments: Slots of its scalars.
-        released: Slots whose values nothing needs afterwards.
-    """
-
-    source: KernelSource
-    launcher: Launcher
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    allocators: tuple[Callable[[], Any], ...]
-    arguments: tuple[Slot, ...]
-    released: tuple[Slot, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EagerStep:
-    """Let the array library compute one equation.
-
-    Attributes:
-        primitive: What to compute.
-        params: Its static parameters.
-        operands: A slot for each operand, or a NumPy scalar for a literal.
-        outputs: Slots of the results.
-        stored: Whether kernels read the results, so that they must be contiguous.
-        released: Slots whose values nothing needs afterwards.
-    """
-
-    primitive: Primitive
-    params: dict[str, Any]
-    operands: tuple[Slot | np.generic, ...]
-    outputs: tuple[Slot, ...]
-    stored: bool
-    released: tuple[Slot, ...] = ()
+__all__ = ["Plan"]
 
 
 class Plan:
@@ -73,7 +23,7 @@ class Plan:
     def __init__(
         self,
         backend: Backend,
-        steps: Sequence[KernelStep | EagerStep],
+        steps: Sequence[Step],
         slots: int,
         arguments: int,
         consts: Sequence[Any],
@@ -97,10 +47,11 @@ class Plan:
         """
         self.backend = backend
         self.steps = tuple(steps)
-        self._arguments = arguments
+        self.slots = slots
+        self.arguments = arguments
+        self.consts = list(consts)
+        self.results = tuple(results)
         self._blank = [None] * (slots - arguments - len(consts))
-        self._consts = list(consts)
-        self._results = tuple(results)
         self._name = name
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
@@ -123,39 +74,12 @@ class Plan:
         return sum(isinstance(step, EagerStep) for step in self.steps)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
-        values = [*args, *self._consts, *self._blank]
+        values = [*args, *self.consts, *self._blank]
         for step in self.steps:
-            if isinstance(step, KernelStep):
-                self._launch(step, values)
-            else:
-                self._compute(step, values)
+            step.run(values, self.backend)
             for slot in step.released:
                 values[slot] = None
-        return [self.backend.result(values[slot]) for slot in self._results]
-
-    def _launch(self, step: KernelStep, values: list[Any]) -> None:
-        for slot, allocate in zip(step.outputs, step.allocators, strict=True):
-            values[slot] = allocate()
-        step.launcher(
-            (
-                *(values[slot] for slot in step.inputs),
-                *(values[slot] for slot in step.outputs),
-                *(values[slot] for slot in step.arguments),
-            )
-        )
-        if subscribers:
-            emit("launch", kernel=step.source.kernel.name)
-
-    def _compute(self, step: EagerStep, values: list[Any]) -> None:
-        xp = self.backend.xp
-        operands = [values[o] if isinstance(o, int) else o for o in step.operands]
-        result = step.primitive.eager(xp, *operands, **step.params)
-        results = result if step.primitive.multiple_results else (result,)
-        for slot, value in zip(step.outputs, results, strict=True):
-            values[slot] = (
-                xp.ascontiguousarray(value).reshape(value.shape) if step.stored else value
-            )
-        emit("eager", primitive=step.primitive.name)
+        return [self.backend.result(values[slot]) for slot in self.results]
 
     def _without_nans(
         self, run: Callable[[Sequence[Any]], list[Any]]
@@ -186,7 +110,7 @@ class Plan:
         inputs, scalars = step.inputs, step.arguments
         launcher, name = step.launcher, step.source.kernel.name
         # Not when an argument goes unused: it would be taken for the output.
-        in_order = not scalars and inputs == tuple(range(self._arguments))
+        in_order = not scalars and inputs == tuple(range(self.arguments))
 
         def one(args: Sequence[Any]) -> Any:
             output = allocate()
@@ -202,9 +126,9 @@ class Plan:
 
     def _is_single(self) -> bool:
         """Whether the plan is one kernel over arguments that writes exactly the results."""
-        if len(self.steps) != 1 or not isinstance(self.steps[0], KernelStep) or self._consts:
+        if len(self.steps) != 1 or not isinstance(self.steps[0], KernelStep) or self.consts:
             return False
-        return self.steps[0].outputs == self._results
+        return self.steps[0].outputs == self.results
 
     def _run_single(self, args: Sequence[Any]) -> list[Any]:
         """Run a plan of one kernel: no table of values is needed."""

@@ -21,7 +21,7 @@ from minijit.graph.primitive import Kind, Primitive
 from minijit.lowering.lower import Layout
 from minijit.runtime import pipeline
 from minijit.runtime.placement import Placed, layout_of
-from minijit.runtime.plan import EagerStep, KernelStep
+from minijit.runtime.steps import EagerStep, KernelStep
 from tests.conftest import Device
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

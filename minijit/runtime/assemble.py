@@ -1,0 +1,187 @@
+"""From compiled kernels to a plan: every value gets a slot, every step its slots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Backend, Launcher
+from minijit.graph.aval import ShapedArray
+from minijit.graph.config import config
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.primitive import Kind
+from minijit.lowering.groups import Partition
+from minijit.lowering.kernel_ir import Role
+from minijit.lowering.lower import Layout, Lowered, contiguous_strides
+from minijit.lowering.source import KernelSource
+from minijit.runtime.captured import Captured
+from minijit.runtime.host_loop import BranchStep, LoopStep
+from minijit.runtime.plan import Plan
+from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
+
+__all__ = ["Assembler"]
+
+CompileBody = Callable[[Jaxpr, Sequence[Layout], Backend], Plan]
+
+
+class Assembler:
+    """Makes the plan of one program."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        jaxpr: Jaxpr,
+        parts: Partition,
+        layouts: Mapping[Var, Layout],
+        compile_body: CompileBody,
+    ) -> None:
+        """Number the inputs.
+
+        Args:
+            backend: The target.
+            jaxpr: The program.
+            parts: How it was cut into steps.
+            layouts: How inputs and constants lie in memory.
+            compile_body: Compiles the bodies of the loops that the host drives.
+        """
+        self.backend = backend
+        self.jaxpr = jaxpr
+        self.parts = parts
+        self.layouts = layouts
+        self.compile_body = compile_body
+        self.slots: dict[Var, Slot] = {}
+        for var in (*jaxpr.invars, *jaxpr.constvars):
+            self.slot(var)
+
+    def slot(self, var: Var) -> Slot:
+        """Return the slot of a value."""
+        return self.slots.setdefault(var, len(self.slots))
+
+    def plan(
+        self,
+        compiled: Sequence[Sequence[tuple[Lowered, KernelSource, Launcher]]],
+        consts: tuple[Any, ...],
+        captured: Captured,
+    ) -> Plan:
+        """Return the plan.
+
+        Args:
+            compiled: The kernels of each step.
+            consts: Values of the program's constants.
+            captured: What must not have changed when the plan runs.
+        """
+        jaxpr = self.jaxpr
+        steps: list[Step] = []
+        for step, kernels in zip(self.parts.steps, compiled, strict=True):
+            if isinstance(step, JaxprEqn):
+                steps.append(self._library_step(step))
+            steps += [self._kernel_step(*kernel) for kernel in kernels]
+        results = tuple(self.slot(var) for var in jaxpr.outvars if isinstance(var, Var))
+        kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
+        return Plan(
+            self.backend,
+            _released(steps, kept),
+            len(self.slots),
+            len(jaxpr.invars),
+            consts,
+            captured,
+            results,
+            jaxpr.name,
+            config.debug_nans,
+        )
+
+    def _kernel_step(
+        self, lowered: Lowered, source: KernelSource, launcher: Launcher
+    ) -> KernelStep:
+        inputs: list[Slot] = []
+        outputs: list[Slot] = []
+        allocators: list[Callable[[], Any]] = []
+        for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
+            if buffer.role is Role.INPUT:
+                inputs.append(self.slot(var))
+            else:
+                outputs.append(self.slot(var))
+                allocators.append(self._allocator(var.aval))
+        arguments = tuple(self.slot(var) for var in lowered.arguments)
+        return KernelStep(
+            source, launcher, tuple(inputs), tuple(outputs), tuple(allocators), arguments
+        )
+
+    def _allocator(self, aval: ShapedArray) -> Callable[[], Any]:
+        return self.backend.allocator(aval.shape, aval.dtype)
+
+    def _library_step(self, eqn: JaxprEqn) -> Step:
+        """Return the step of an equation that no kernel holds."""
+        operands = tuple(a.value if isinstance(a, Literal) else self.slot(a) for a in eqn.invars)
+        outputs = tuple(self.slot(var) for var in eqn.outvars)
+        if eqn.primitive.kind is Kind.LOOP:
+            return self._loop_step(eqn, operands, outputs)
+        if eqn.primitive.kind is Kind.BRANCH:
+            layouts = [self._layout(atom) for atom in eqn.invars[1:]]
+            compiled = (self.compile_body(b, layouts, self.backend) for b in eqn.params["branches"])
+            return BranchStep(operands, outputs, self._loose(eqn), tuple(compiled))
+        stored = all(var in self.parts.stored for var in eqn.outvars)
+        return EagerStep(eqn.primitive, dict(eqn.params), operands, outputs, stored)
+
+    def _loop_step(
+        self, eqn: JaxprEqn, operands: tuple[Slot | np.generic, ...], outputs: tuple[Slot, ...]
+    ) -> LoopStep:
+        params = eqn.params
+        body: Jaxpr = params.get("jaxpr") or params["body"]
+        asked = params.get("condition_consts", 0)
+        fixed = params["consts"] if "consts" in params else params["body_consts"]
+        count = params.get("carries", len(eqn.outvars))
+        carried = [_contiguous(var.aval) for var in eqn.outvars[:count]]
+        layouts = [self._layout(atom) for atom in eqn.invars]
+        rows = [Layout(layout.strides[1:]) for layout in layouts[asked + fixed + count :]]
+        constants = layouts[asked : asked + fixed]
+        condition = None
+        if "condition" in params:
+            known = [*layouts[:asked], *carried]
+            condition = self.compile_body(params["condition"], known, self.backend)
+        steps = range(params.get("length", 0))
+        return LoopStep(
+            operands,
+            outputs,
+            self._loose(eqn),
+            (asked, fixed),
+            tuple(self._allocator(var.aval) for var in eqn.outvars[:count]),
+            tuple(self._allocator(var.aval) for var in eqn.outvars[count:]),
+            self.compile_body(body, [*constants, *carried, *rows], self.backend),
+            condition,
+            steps[::-1] if params.get("reverse") else steps,
+        )
+
+    def _layout(self, atom: Atom) -> Layout:
+        """Return how an operand of a host-driven step lies in memory when the step has it."""
+        if isinstance(atom, Literal):
+            return Layout((), by_value=True)
+        known = self.layouts.get(atom)
+        return _contiguous(atom.aval) if known is None else known
+
+    def _loose(self, eqn: JaxprEqn) -> frozenset[int]:
+        """Return the operands that the array library left in strides of its own."""
+        return frozenset(
+            place
+            for place, atom in enumerate(eqn.invars)
+            if isinstance(atom, Var) and atom not in self.layouts and atom not in self.parts.stored
+        )
+
+
+def _contiguous(aval: ShapedArray) -> Layout:
+    pairs = zip(contiguous_strides(aval.shape), aval.shape, strict=True)
+    return Layout(tuple(stride if extent != 1 else 0 for stride, extent in pairs))
+
+
+def _released(steps: list[Step], kept: set[Slot]) -> list[Step]:
+    """Note at each step which values nothing needs after it, so that their memory serves again."""
+    released: list[Step] = []
+    seen = set(kept)
+    for step in reversed(steps):
+        used = {*step.used, *step.outputs}
+        released.append(dataclasses.replace(step, released=tuple(sorted(used - seen))))  # type: ignore[type-var]
+        seen |= used
+    return released[::-1]

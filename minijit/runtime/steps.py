@@ -1,0 +1,123 @@
+"""The steps of a plan: a kernel to launch, or an operation that the array library runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from minijit.graph.events import emit, subscribers
+from minijit.graph.primitive import Primitive
+
+if TYPE_CHECKING:
+    from minijit.backends.base import Backend, Launcher
+    from minijit.lowering.source import KernelSource
+
+__all__ = ["EagerStep", "KernelStep", "Slot", "Step"]
+
+Slot = int
+"""The place of a value while the plan runs: arguments first, then constants, then the rest."""
+
+
+class Step(Protocol):
+    """One step: it reads values from their slots and puts others into theirs."""
+
+    @property
+    def outputs(self) -> tuple[Slot, ...]:
+        """Slots of the results."""
+
+    @property
+    def released(self) -> tuple[Slot, ...]:
+        """Slots whose values nothing needs afterwards."""
+
+    @property
+    def used(self) -> tuple[Slot, ...]:
+        """Slots that are read."""
+
+    def run(self, values: list[Any], backend: Backend) -> None:
+        """Run it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelStep:
+    """Launch one kernel.
+
+    Attributes:
+        source: Its source, for people and for the cache.
+        launcher: Runs it.
+        inputs: Slots of its input buffers.
+        outputs: Slots of its output buffers.
+        allocators: What allocates each of them before the launch.
+        arguments: Slots of its scalars.
+        released: Slots whose values nothing needs afterwards.
+    """
+
+    source: KernelSource
+    launcher: Launcher
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    allocators: tuple[Callable[[], Any], ...]
+    arguments: tuple[Slot, ...]
+    released: tuple[Slot, ...] = ()
+
+    @property
+    def used(self) -> tuple[Slot, ...]:
+        """Slots that are read."""
+        return self.inputs + self.arguments
+
+    def run(self, values: list[Any], backend: Backend) -> None:
+        """Allocate the outputs and launch."""
+        for slot, allocate in zip(self.outputs, self.allocators, strict=True):
+            values[slot] = allocate()
+        self.launcher(
+            (
+                *(values[slot] for slot in self.inputs),
+                *(values[slot] for slot in self.outputs),
+                *(values[slot] for slot in self.arguments),
+            )
+        )
+        if subscribers:
+            emit("launch", kernel=self.source.kernel.name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EagerStep:
+    """Let the array library compute one equation.
+
+    Attributes:
+        primitive: What to compute.
+        params: Its static parameters.
+        operands: A slot for each operand, or a NumPy scalar for a literal.
+        outputs: Slots of the results.
+        stored: Whether kernels read the results, so that they must be contiguous.
+        released: Slots whose values nothing needs afterwards.
+    """
+
+    primitive: Primitive
+    params: dict[str, Any]
+    operands: tuple[Slot | np.generic, ...]
+    outputs: tuple[Slot, ...]
+    stored: bool
+    released: tuple[Slot, ...] = ()
+
+    @property
+    def used(self) -> tuple[Slot, ...]:
+        """Slots that are read."""
+        return tuple(operand for operand in self.operands if isinstance(operand, int))
+
+    def run(self, values: list[Any], backend: Backend) -> None:
+        """Compute it."""
+        xp = backend.xp
+        operands = [values[o] if isinstance(o, int) else o for o in self.operands]
+        result = self.primitive.eager(xp, *operands, **self.params)
+        results = result if self.primitive.multiple_results else (result,)
+        for slot, value in zip(self.outputs, results, strict=True):
+            values[slot] = contiguous(xp, value) if self.stored else value
+        emit("eager", primitive=self.primitive.name)
+
+
+def contiguous(xp: Any, value: Any) -> Any:
+    """Return an array in C order, with the shape that it has (NumPy makes 0-d arrays 1-d)."""
+    return xp.ascontiguousarray(value).reshape(value.shape)
