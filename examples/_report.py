@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import minijit
-from minijit.graph.jaxpr import Jaxpr, subjaxprs
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from minijit.graph.primitive import Kind
 from minijit.tools.timing import interleaved_medians, repeated
 
@@ -62,7 +62,13 @@ def optional(module: str, remedy: str = 'pip install "minijit[examples]"') -> Mo
         sys.exit(f"this example needs {PACKAGES.get(name, name)} ({error})\n-> {remedy}")
 
 
-def compare(title: str, function: Callable[..., Any], where: Place, *arrays: Any) -> None:
+def compare(
+    title: str,
+    function: Callable[..., Any],
+    where: Place,
+    *arrays: Any,
+    eager: Callable[..., Any] | None = None,
+) -> None:
     """Print how the jitted function compares with the eager one on the same arguments.
 
     Args:
@@ -70,34 +76,58 @@ def compare(title: str, function: Callable[..., Any], where: Place, *arrays: Any
         function: Plain NumPy code; CuPy arrays answer it as well.
         where: Where to run.
         *arrays: NumPy arrays or numbers.
+        eager: The same with Python's loops and branches, if the function has minijit's.
     """
+    eager = eager or function
     arguments = [where.put(a) if isinstance(a, np.ndarray) else a for a in arrays]
     jitted = minijit.jit(function)
-    eager, fused = _tuple(function(*arguments)), _tuple(jitted(*arguments))
-    pairs = [(where.get(a), where.get(b)) for a, b in zip(eager, fused, strict=True)]
+    expected, fused = _tuple(eager(*arguments)), _tuple(jitted(*arguments))
+    pairs = [(where.get(a), where.get(b)) for a, b in zip(expected, fused, strict=True)]
     difference = max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in pairs)
     with minijit.debug.count() as events:
         jitted(*arguments)
     seconds = interleaved_medians(
         {
-            "eager": repeated(function, arguments, _wait),
+            "eager": repeated(eager, arguments, _wait),
             "jitted": repeated(jitted, arguments, _wait),
         },
         0.01 if where.quick else 0.5,
     )
-    operations = eager_operations(minijit.make_jaxpr(function)(*arguments))
+    jaxpr = minijit.make_jaxpr(function)(*arguments)
+    operations = (
+        f"{eager_operations(jaxpr)} operations{' a step' if _ends_by_itself(jaxpr) else ''}"
+    )
     print(title)
     print(f"  largest difference  {difference:.1e}")
-    print(f"  eager {where.name:12s}  {seconds['eager'] * 1e3:9.3f} ms, {operations} operations")
+    print(f"  eager {where.name:12s}  {seconds['eager'] * 1e3:9.3f} ms, {operations}")
     print(f"  minijit             {seconds['jitted'] * 1e3:9.3f} ms, {steps(events)}")
 
 
 def eager_operations(jaxpr: Jaxpr) -> int:
-    """Count the operations for which an array library would run a loop: all but views."""
-    return sum(
-        sum(map(eager_operations, subjaxprs(eqn)))
-        if eqn.primitive.kind is Kind.CALL
-        else eqn.primitive.kind is not Kind.VIEW
+    """Count the operations for which an array library would run a loop: all but views.
+
+    Of a loop that ends by a condition one step is counted, of a branch the longest case.
+    """
+    return sum(map(_operations, jaxpr.eqns))
+
+
+def _operations(eqn: JaxprEqn) -> int:
+    bodies = [eager_operations(body) for body in subjaxprs(eqn)]
+    match eqn.primitive.kind:
+        case Kind.CALL:
+            return sum(bodies)
+        case Kind.LOOP:
+            return sum(bodies) * int(eqn.params.get("length", 1))
+        case Kind.BRANCH:
+            return max(bodies)
+        case kind:
+            return int(kind is not Kind.VIEW)
+
+
+def _ends_by_itself(jaxpr: Jaxpr) -> bool:
+    """Whether there is a loop of which nobody knows how many steps it takes."""
+    return any(
+        eqn.primitive.name == "while" or any(map(_ends_by_itself, subjaxprs(eqn)))
         for eqn in jaxpr.eqns
     )
 

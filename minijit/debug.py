@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from textwrap import indent
 from typing import Any
 
 from minijit.api.jit import Jitted, jit
+from minijit.backends.base import Backend
 from minijit.backends.registry import backend_of
 from minijit.graph.events import count, subscribe
-from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
 from minijit.graph.tree import flatten
+from minijit.lowering.cells import cells_of
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.runtime.pipeline import optimize, plan_partition
 
-__all__ = ["FusionReport", "count", "explain_fusion", "subscribe"]
+__all__ = ["FusionReport", "LoopReport", "count", "explain_fusion", "subscribe"]
+
+_STRUCTURED = (Kind.LOOP, Kind.BRANCH)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoopReport:
+    """How a loop or a branch runs.
+
+    Attributes:
+        text: Its name and the user's line.
+        how: Where it runs, and why there.
+        inner: The loops and branches inside, where it is part of a kernel.
+        bodies: What each body is, and how it is cut into kernels, where the host drives it.
+    """
+
+    text: str
+    how: str
+    inner: tuple[LoopReport, ...] = ()
+    bodies: tuple[tuple[str, FusionReport], ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for the loop, and indented ones for what is inside."""
+        parts = [*map(str, self.inner), *(f"{name}: {body}" for name, body in self.bodies)]
+        return "\n".join([f"{self.text}: {self.how}", *(indent(part, "    ") for part in parts)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,17 +54,20 @@ class FusionReport:
         kernels: For each step, the equations of the values it computes, as text.
         boundaries: For each pair that was not fused, the two lines and the reason.
         operations: Number of array operations, views not counted: eager code runs a kernel each.
+        loops: For each loop and branch, how it runs.
     """
 
     kernels: tuple[tuple[str, ...], ...]
     boundaries: tuple[str, ...]
     operations: int
+    loops: tuple[LoopReport, ...] = ()
 
     def __str__(self) -> str:
         """Return a readable list."""
         lines = [f"{self.operations} operations in {len(self.kernels)} steps"]
         for number, step in enumerate(self.kernels):
             lines += [f"step {number}:", *(f"    {value}" for value in step)]
+        lines += map(str, self.loops)
         return "\n".join([*lines, *(f"not fused: {boundary}" for boundary in self.boundaries)])
 
 
@@ -49,9 +80,14 @@ def explain_fusion(function: Any, *args: Any, **kwargs: Any) -> FusionReport:
         **kwargs: Its arguments by name.
     """
     jitted = function if isinstance(function, Jitted) else jit(function)
-    jaxpr = optimize(jitted.lower(*args, **kwargs).jaxpr)
+    jaxpr = jitted.lower(*args, **kwargs).jaxpr
+    return _report(jaxpr, backend_of(flatten((args, kwargs))[0]))
+
+
+def _report(traced: Jaxpr, backend: Backend) -> FusionReport:
+    jaxpr = optimize(traced)
     program = Program(jaxpr)
-    parts = plan_partition(jaxpr, backend_of(flatten((args, kwargs))[0]))
+    parts = plan_partition(jaxpr, backend)
 
     def line(var: Var) -> str:
         eqn = program.definition(var)
@@ -62,13 +98,59 @@ def explain_fusion(function: Any, *args: Any, **kwargs: Any) -> FusionReport:
         )
 
     steps = []
+    alone = set()
     for step in parts.steps:
         if isinstance(step, Group):
             steps.append(tuple(line(member.var) for member in step.members))
         elif isinstance(step, JaxprEqn):
-            steps.append((f"array library: {line(step.outvars[0])}",))
+            driven = step.primitive.kind in _STRUCTURED
+            runner = "driven by the host" if driven else "array library"
+            # A loop that is run for its results may have several, and may have none.
+            values = step.outvars if driven else step.outvars[:1]
+            steps.append(tuple(f"{runner}: {line(var)}" for var in values))
+            alone.add(program.position[step.outvars[0]])
     boundaries = tuple(
         f"{line(r.producer)} | {line(r.consumer)}: {r.reason}" for r in parts.refusals
     )
+    reasons = {program.position[eqn.outvars[0]]: reason for eqn, reason in parts.blocked}
+    loops = tuple(
+        _driven(eqn, reasons, position, backend) if position in alone else _in_kernel(eqn)
+        for position, eqn in enumerate(jaxpr.eqns)
+        if eqn.primitive.kind in _STRUCTURED
+    )
     operations = sum(eqn.primitive.kind is not Kind.VIEW for eqn in jaxpr.eqns)
-    return FusionReport(tuple(steps), boundaries, operations)
+    return FusionReport(tuple(steps), boundaries, operations, loops)
+
+
+def _driven(
+    eqn: JaxprEqn, reasons: Mapping[int, str], position: int, backend: Backend
+) -> LoopReport:
+    # No kernel is made for arrays without elements, so that none has refused the loop.
+    reason = reasons.get(position, "there are arrays without elements")
+    bodies = tuple((name, _report(body, backend)) for name, body in _bodies(eqn))
+    return LoopReport(_title(eqn), f"driven by the host: {reason}", bodies=bodies)
+
+
+def _in_kernel(eqn: JaxprEqn) -> LoopReport:
+    cells = cells_of(eqn)
+    along = "element by element" if cells is None else f"row by row, {cells.columns} values each"
+    how = "a branch in the kernel" if eqn.primitive.kind is Kind.BRANCH else "in kernel"
+    inner = tuple(
+        _in_kernel(each)
+        for _, body in _bodies(eqn)
+        for each in body.eqns
+        if each.primitive.kind in _STRUCTURED
+    )
+    return LoopReport(_title(eqn), f"{how}, {along}", inner)
+
+
+def _bodies(eqn: JaxprEqn) -> list[tuple[str, Jaxpr]]:
+    """Return the bodies of a loop or a branch, each with what to call it."""
+    if eqn.primitive.kind is Kind.BRANCH:
+        return [(f"branch {n}", body) for n, body in enumerate(eqn.params["branches"])]
+    named = {"condition": "condition", "body": "each step", "jaxpr": "each step"}
+    return [(named[key], eqn.params[key]) for key in named if key in eqn.params]
+
+
+def _title(eqn: JaxprEqn) -> str:
+    return f"{eqn.primitive.name}  # {eqn.source}"

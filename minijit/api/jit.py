@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -36,6 +37,9 @@ __all__ = ["Jitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_COUNTED = ("kernels", "eager_steps", "host_loops", "host_branches")
+"""What steps of a plan there are; each kind says which it is."""
 
 
 class Jitted(Generic[P, R]):
@@ -151,16 +155,18 @@ class Jitted(Generic[P, R]):
         """Return counts of what this function's programs consist of, so that nothing is silent.
 
         ``signatures`` in the cache, ``traces`` so far, ``plans`` compiled (one for each memory
-        layout), and over these plans ``kernels``, ``eager_steps`` that the array library runs at
-        each call, and ``copies`` of arguments to the device so far.
+        layout), and over these plans ``kernels``, ``eager_steps`` that the array library runs,
+        ``host_loops`` and ``host_branches`` whose steps are launched one by one, since no kernel
+        holds them, and ``copies`` of arguments to the device so far. What bodies and branches
+        consist of counts as well, once, however often a call runs it.
         """
         plans = self._cache.all_plans()
+        steps = Counter(step.counted for plan in plans for step in plan.every_step)
         return {
             "signatures": len(self._cache),
             "traces": self._cache.traces,
             "plans": len(plans),
-            "kernels": sum(len(plan.sources) for plan in plans),
-            "eager_steps": sum(plan.eager_steps for plan in plans),
+            **{name: steps[name] for name in _COUNTED},
             "copies": sum(plan.copies for plan in plans),
         }
 

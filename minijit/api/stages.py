@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minijit import runtime
-from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.jaxpr import Jaxpr, subjaxprs
 from minijit.graph.primitive import Kind
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.plan import Plan
@@ -125,15 +125,27 @@ class Compiled:
         return "\n\n".join(map(str, self.kernels()))
 
     def cost_analysis(self) -> dict[str, float]:
-        """Return ``flops`` and ``bytes accessed`` of one call, counted from program and kernels."""
-        optimized = runtime.pipeline.optimize(self._program.jaxpr)
-        flops = 0
-        for eqn in optimized.eqns:
-            counted = eqn.invars[0] if eqn.primitive.kind is Kind.REDUCTION else eqn.outvars[0]
-            flops += eqn.primitive.flops * counted.aval.size
-        moved = sum(b.size * b.dtype.itemsize for s in self._plan.sources for b in s.kernel.buffers)
+        """Return ``flops`` and ``bytes accessed`` of one call, counted from program and kernels.
+
+        Of branches the costliest is counted, of a loop that ends when a condition fails one step.
+        """
+        flops = _flops(runtime.pipeline.optimize(self._program.jaxpr))
         return {
             "flops": float(flops),
-            "bytes accessed": float(moved),
+            "bytes accessed": float(self._plan.traffic),
             "kernels": float(len(self._plan.sources)),
         }
+
+
+def _flops(jaxpr: Jaxpr) -> int:
+    total = 0
+    for eqn in jaxpr.eqns:
+        bodies = [_flops(body) for body in subjaxprs(eqn)]
+        if eqn.primitive.kind is Kind.LOOP:
+            total += eqn.params.get("length", 1) * sum(bodies)
+        elif eqn.primitive.kind is Kind.BRANCH:
+            total += max(bodies)
+        else:
+            counted = eqn.invars[0] if eqn.primitive.kind is Kind.REDUCTION else eqn.outvars[0]
+            total += eqn.primitive.flops * counted.aval.size
+    return total

@@ -39,7 +39,8 @@ class TracerBoolConversionError(ConcretizationTypeError):
                 return x
             return -x
 
-    Write ``minijit.numpy.where(x > 0, x, -x)``, or mark ``x`` static.
+    Write ``minijit.numpy.where(x > 0, x, -x)``; ``minijit.lax.cond(x > 0, f, g, x)`` to run only
+    one side, ``minijit.lax.while_loop`` for a ``while``; or mark ``x`` static.
     """
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import linecache
 import sys
 from pathlib import Path
+from types import FrameType
 
 from minijit.graph.mode import mode
 
-__all__ = ["SourceLine", "here", "user_line"]
+__all__ = ["SourceLine", "here", "testing_statement", "user_line"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _TOOLS = _PACKAGE + "tools/"  # users of minijit like any other
@@ -35,15 +38,46 @@ _UNKNOWN = SourceLine("<unknown>", 0, "<unknown>")
 
 def user_line() -> SourceLine:
     """Return the innermost frame of the stack that is neither minijit's nor a library's."""
-    frame = sys._getframe(1)
+    frame = _user_frame()
+    if frame is None:
+        return _UNKNOWN
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def _user_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(_PACKAGE) or code.co_filename.startswith(_TOOLS):
             module = frame.f_globals.get("__name__") or ""
             if module.partition(".")[0] not in _LIBRARIES:
-                return SourceLine(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame's is None
-    return _UNKNOWN
+                return frame
+        frame = frame.f_back
+    return None
+
+
+def testing_statement() -> str:
+    """Return what asks at the user's line whether something is true: ``"if"`` or ``"while"``.
+
+    Nothing is returned for anything else, and where there is no source to look at.
+    """
+    frame = _user_frame()
+    if frame is None:
+        return ""
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):  # the latter for null bytes
+        return ""
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If | ast.IfExp | ast.While)
+        and node.test.lineno <= frame.f_lineno <= (node.test.end_lineno or 0)
+    ]
+    # Several on one line: the innermost one begins last.
+    found.sort(key=lambda node: (node.test.lineno, node.test.col_offset))
+    return "" if not found else "while" if isinstance(found[-1], ast.While) else "if"
 
 
 def here() -> str:

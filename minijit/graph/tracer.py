@@ -21,7 +21,7 @@ from minijit.graph.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from minijit.graph.source_info import user_line
+from minijit.graph.source_info import testing_statement, user_line
 
 if TYPE_CHECKING:
     from minijit.graph.jaxpr import Var
@@ -197,13 +197,23 @@ class Tracer(NDArrayOperatorsMixin):
 
     def __bool__(self) -> NoReturn:
         """Refuse: the truth is not known while tracing."""
-        raise TracerBoolConversionError(
-            self._message(
-                "a concrete bool",
-                "write minijit.numpy.where(condition, a, b) for the branch, or mark the argument "
-                "static with static_argnames",
-            )
-        )
+        raise TracerBoolConversionError(self._message("a concrete bool", self._bool_remedy()))
+
+    def _bool_remedy(self) -> str:
+        statement = testing_statement()
+        if statement == "while":
+            loop = "minijit.lax.while_loop(condition, body, value) for the loop"
+            reduced = "reduce the condition with .any() or .all() and write " if self.shape else ""
+            write = reduced or "write "
+            return f"{write}{loop}, or mark the argument static with static_argnames"
+        choice = "minijit.numpy.where(condition, a, b)"
+        branch = "minijit.lax.cond(condition, true_fun, false_fun)"
+        if self.shape:
+            text = f"write {choice} to choose element by element, or reduce the condition with "
+            text += f".any() or .all() and write {branch}"
+        else:
+            text = f"write {choice} for the branch, {branch} to run only one side"
+        return f"{text}, or mark the argument static with static_argnames"
 
     def __float__(self) -> NoReturn:
         """Refuse: the value is not known while tracing."""

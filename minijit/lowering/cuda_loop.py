@@ -17,7 +17,17 @@ from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps
 from minijit.lowering.cuda_geometry import WARP, Geometry
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_reduce import ReducingEmitter
-from minijit.lowering.kernel_ir import Kernel, Loop, Map, Reduce, Statement, Store, Value, walk
+from minijit.lowering.kernel_ir import (
+    Kernel,
+    Load,
+    Loop,
+    Map,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+    walk,
+)
 from minijit.lowering.source import KernelSource
 
 __all__ = ["emit_loop"]
@@ -26,6 +36,7 @@ _THREADS = 128
 _MOST_THREADS = 512
 _MOST_LANES = 16
 _LANES = 4
+_SECTOR_BYTES = 32
 _UNROLLED_STEPS = 16
 
 
@@ -64,9 +75,27 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     maps = (node for node in walk(kernel.body) if isinstance(node, Map))
     most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
     lanes = min(_LANES, most)
-    group = min(1 << max(-(-cols // lanes) - 1, 0).bit_length(), _MOST_THREADS)
+    group = min(_power(-(-cols // lanes)), _MOST_THREADS)
+    # Fewer threads than a sector has elements would fetch it again for each of their columns.
+    group = max(group, min(_SECTOR_BYTES // _narrowest(kernel), _power(cols)))
     lanes = -(-cols // group)
     return Geometry(False, max(group, _THREADS), group, 1, lanes, persistent=True)
+
+
+def _power(number: int) -> int:
+    """Return the smallest power of two that is not below ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def _narrowest(kernel: Kernel) -> int:
+    """Return the bytes of the smallest elements that lie along the columns."""
+    columns = frozenset(range(len(kernel.rows), len(kernel.extents)))
+    sizes = [
+        kernel.buffers[node.buffer].dtype.itemsize
+        for node in walk(kernel.body)
+        if isinstance(node, Load | Store) and columns.intersection(node.index.dims)
+    ]
+    return min(sizes, default=_SECTOR_BYTES)
 
 
 class _Writer(ReducingEmitter):

@@ -81,7 +81,7 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
             reads[var], flops[var] = read, cost
             if (
                 var in results
-                or structured
+                or (structured and uses[var])
                 or eqn.primitive.kind is Kind.REDUCTION
                 or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
                 or _worth_sharing(eqn, cost, read, fanout[var])

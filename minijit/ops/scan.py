@@ -188,14 +188,17 @@ def trace_step(
         if wide == carry.avals:
             break
         carry = Tree(treedef, wide)
-    if counted:
-        carry, returned = ((Tree(_pair(t.treedef)[1], t.avals[1:])) for t in (carry, returned))
+    taken, given = map(_uncounted, (carry, returned)) if counted else (carry, returned)
     refuse_difference(
         f"{what}: the body does not return the carry that it takes", "carry",
-        ("takes", carry), ("returns", returned), _ADVICE,
+        ("takes", taken), ("returns", given), _ADVICE,
     )  # fmt: skip
     pairs = zip(leaves, carry.avals, strict=True)
     return [convert(leaf, aval.dtype, aval.weak_type) for leaf, aval in pairs], body
+
+
+def _uncounted(tree: Tree) -> Tree:
+    return Tree(_pair(tree.treedef)[1], tree.avals[1:])
 
 
 def _holes(tree: Tree) -> Any:

@@ -126,7 +126,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
     step.__name__ = getattr(body_fun, "__name__", type(body_fun).__name__)
     init = (first, init_val)
-    start, body = trace_step("fori_loop", step, init, None, paired=False)
+    start, body = trace_step("fori_loop", step, init, None, paired=False, counted=True)
     if all(isinstance(value, (int, np.integer)) for value in (lower, upper)) or mode.trace is None:
         steps = max(int(upper) - int(lower), 0)
         results = bind(

@@ -10,7 +10,6 @@ import numpy as np
 
 from minijit.backends.base import Backend, Launcher
 from minijit.graph.aval import ShapedArray
-from minijit.graph.config import config
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.primitive import Kind
 from minijit.lowering.groups import Partition
@@ -65,6 +64,7 @@ class Assembler:
         compiled: Sequence[Sequence[tuple[Lowered, KernelSource, Launcher]]],
         consts: tuple[Any, ...],
         captured: Captured,
+        check_nans: bool,
     ) -> Plan:
         """Return the plan.
 
@@ -72,6 +72,7 @@ class Assembler:
             compiled: The kernels of each step.
             consts: Values of the program's constants.
             captured: What must not have changed when the plan runs.
+            check_nans: Whether a NaN among the results is an error.
         """
         jaxpr = self.jaxpr
         steps: list[Step] = []
@@ -90,7 +91,7 @@ class Assembler:
             captured,
             results,
             jaxpr.name,
-            config.debug_nans,
+            check_nans,
         )
 
     def _kernel_step(
@@ -124,7 +125,8 @@ class Assembler:
             compiled = (self.compile_body(b, layouts, self.backend) for b in eqn.params["branches"])
             return BranchStep(operands, outputs, self._loose(eqn), tuple(compiled))
         stored = all(var in self.parts.stored for var in eqn.outvars)
-        return EagerStep(eqn.primitive, dict(eqn.params), operands, outputs, stored)
+        allocators = tuple(self._allocator(var.aval) for var in eqn.outvars)
+        return EagerStep(eqn.primitive, dict(eqn.params), operands, outputs, allocators, stored)
 
     def _loop_step(
         self, eqn: JaxprEqn, operands: tuple[Slot | np.generic, ...], outputs: tuple[Slot, ...]

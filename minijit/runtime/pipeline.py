@@ -53,7 +53,12 @@ def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
 
 
 def compile_plan(
-    jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend, captured: Captured | None = None
+    jaxpr: Jaxpr,
+    layouts: Sequence[Layout],
+    backend: Backend,
+    captured: Captured | None = None,
+    *,
+    check_nans: bool | None = None,
 ) -> Plan:
     """Compile a traced program for inputs of given layouts.
 
@@ -62,6 +67,7 @@ def compile_plan(
         layouts: How each input lies in memory; see :func:`minijit.runtime.placement.layout_of`.
         backend: The target.
         captured: Its constants, as they were when it was traced; default: as they are now.
+        check_nans: Whether a NaN among the results is an error; default: as configured.
 
     Raises:
         CapturedArrayChanged: they are not any more.
@@ -83,8 +89,10 @@ def compile_plan(
         [(lowered, source, _launcher(backend, source)) for lowered, source in pairs]
         for pairs in map(zip, kernels, sources)
     ]
-    assembler = Assembler(backend, optimized, parts, known, compile_plan)
-    return _step("plan", lambda: assembler.plan(compiled, consts.values, captured))
+    # What bodies give is no result yet: they are not searched for NaN.
+    assembler = Assembler(backend, optimized, parts, known, partial(compile_plan, check_nans=False))
+    checks = config.debug_nans if check_nans is None else check_nans
+    return _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
 
 
 def _step(name: str, run: Callable[[], _T]) -> _T:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minijit.graph.events import emit, subscribers
 from minijit.graph.tree import TreeDef, unflatten
 from minijit.runtime.captured import Captured
-from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
+from minijit.runtime.steps import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
@@ -64,14 +64,25 @@ class Plan:
         self.run = run
 
     @property
-    def sources(self) -> tuple[KernelSource, ...]:
-        """Sources of all kernels, in order."""
-        return tuple(step.source for step in self.steps if isinstance(step, KernelStep))
+    def every_step(self) -> Iterator[Step]:
+        """All steps in order, each followed by those of the bodies and branches that it runs."""
+        for step in self.steps:
+            yield step
+            for plan in step.plans:
+                yield from plan.every_step
 
     @property
-    def eager_steps(self) -> int:
-        """How many steps the array library runs at each call."""
-        return sum(isinstance(step, EagerStep) for step in self.steps)
+    def sources(self) -> tuple[KernelSource, ...]:
+        """Sources of all kernels, in order, those of bodies and branches among them."""
+        return tuple(step.source for step in self.every_step if isinstance(step, KernelStep))
+
+    @property
+    def traffic(self) -> int:
+        """Bytes of the arrays that kernels read and write in one call, as far as that is known.
+
+        Of branches it counts the costliest, of a loop that ends when a condition fails one step.
+        """
+        return sum(step.traffic for step in self.steps)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         values = [*args, *self.consts, *self._blank]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from minijit.graph.primitive import Primitive
 if TYPE_CHECKING:
     from minijit.backends.base import Backend, Launcher
     from minijit.lowering.source import KernelSource
+    from minijit.runtime.plan import Plan
 
 __all__ = ["EagerStep", "KernelStep", "Slot", "Step"]
 
@@ -22,7 +23,13 @@ Slot = int
 
 
 class Step(Protocol):
-    """One step: it reads values from their slots and puts others into theirs."""
+    """One step: it reads values from their slots and puts others into theirs.
+
+    Attributes:
+        counted: Under which name ``stats`` counts it.
+    """
+
+    counted: ClassVar[str]
 
     @property
     def outputs(self) -> tuple[Slot, ...]:
@@ -35,6 +42,14 @@ class Step(Protocol):
     @property
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that it runs."""
+
+    @property
+    def traffic(self) -> int:
+        """Bytes of the arrays that kernels read and write when it runs once."""
 
     def run(self, values: list[Any], backend: Backend) -> None:
         """Run it."""
@@ -54,6 +69,9 @@ class KernelStep:
         released: Slots whose values nothing needs afterwards.
     """
 
+    counted: ClassVar[str] = "kernels"
+    plans: ClassVar[tuple[Plan, ...]] = ()
+
     source: KernelSource
     launcher: Launcher
     inputs: tuple[Slot, ...]
@@ -66,6 +84,11 @@ class KernelStep:
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
         return self.inputs + self.arguments
+
+    @property
+    def traffic(self) -> int:
+        """Bytes of all buffers."""
+        return sum(b.size * b.dtype.itemsize for b in self.source.kernel.buffers)
 
     def run(self, values: list[Any], backend: Backend) -> None:
         """Allocate the outputs and launch."""
@@ -91,14 +114,21 @@ class EagerStep:
         params: Its static parameters.
         operands: A slot for each operand, or a NumPy scalar for a literal.
         outputs: Slots of the results.
+        allocators: What allocates each of them, for those who let the library write to memory that
+            is there already.
         stored: Whether kernels read the results, so that they must be contiguous.
         released: Slots whose values nothing needs afterwards.
     """
+
+    counted: ClassVar[str] = "eager_steps"
+    plans: ClassVar[tuple[Plan, ...]] = ()
+    traffic: ClassVar[int] = 0
 
     primitive: Primitive
     params: dict[str, Any]
     operands: tuple[Slot | np.generic, ...]
     outputs: tuple[Slot, ...]
+    allocators: tuple[Callable[[], Any], ...]
     stored: bool
     released: tuple[Slot, ...] = ()
 

@@ -26,6 +26,8 @@ _FUSED = {
     Kind.INDEX: "yes",
     Kind.LIBRARY: "no, run by NumPy or CuPy",
     Kind.CALL: "inlined",
+    Kind.LOOP: "where its steps work on elements or rows",
+    Kind.BRANCH: "where its branches work on elements or rows",
 }
 _ANY = "any"
 _KINDS = {

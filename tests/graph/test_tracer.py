@@ -29,6 +29,48 @@ TRUTH: dict[str, Callable[[Any], Any]] = {
     "sorted": lambda x: sorted([x, 1]),
     "all": lambda x: all([x]),
 }
+
+
+def in_an_if(x: Any) -> Any:
+    if x > 0:
+        return x
+    return -x
+
+
+def in_an_elif(x: Any) -> Any:
+    y = -x
+    if isinstance(x, int):
+        y = x
+    elif (
+        abs(x)
+        > 3
+    ):  # fmt: skip
+        y = x + 3
+    return y
+
+
+def in_a_while(x: Any) -> Any:
+    while x > 1:
+        x = x / 2
+    return x
+
+
+def in_an_if_of_a_while(x: Any) -> Any:
+    while True:
+        if x > 1:
+            return x
+
+
+BRANCH = "minijit.lax.cond(condition, true_fun, false_fun)"
+LOOP = "minijit.lax.while_loop(condition, body, value)"
+STATEMENTS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "if": (in_an_if, BRANCH, LOOP),
+    "elif": (in_an_elif, BRANCH, LOOP),
+    "conditional expression": (lambda x: 1 if x > 0 else 2, BRANCH, LOOP),
+    "while": (in_a_while, LOOP, BRANCH),
+    "if in a while": (in_an_if_of_a_while, BRANCH, LOOP),
+    "not": (lambda x: not x, BRANCH, LOOP),
+}
 INDEX: dict[str, Callable[[Any], Any]] = {
     "range": lambda n: range(n),
     "list": lambda n: [1, 2, 3][n],
@@ -68,6 +110,24 @@ def test_truth(name: str) -> None:
     text = refused(TRUTH[name], np.float32(1), errors.TracerBoolConversionError)
     assert "minijit.numpy.where" in text
     assert "static_argnames" in text
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_the_remedy_for_a_truth_fits_the_statement(name: str) -> None:
+    function, remedy, other = STATEMENTS[name]
+    for value, reduced in ((np.float32(1), False), (X, True)):
+        text = refused(function, value, errors.TracerBoolConversionError)
+        assert remedy in text
+        assert other not in text
+        assert (".any() or .all()" in text) is reduced
+        assert "static_argnames" in text
+
+
+def test_without_source_the_remedy_is_that_of_a_branch() -> None:
+    namespace: dict[str, Any] = {}
+    exec("def loop(x):\n    while x > 1:\n        x = x / 2\n", namespace)
+    with pytest.raises(errors.TracerBoolConversionError, match=re.escape(BRANCH)):
+        minijit.jit(namespace["loop"])(np.float32(3))
 
 
 @pytest.mark.parametrize("name", INDEX)

@@ -42,6 +42,7 @@ class Pointer:
         self.origin = origin
         self.writes = np.zeros(array.size, np.int64)
         self.vectors = 0
+        self.owner = array
         self.register = np.dtype(np.float32) if array.dtype == np.float16 else array.dtype
 
     @staticmethod
@@ -51,7 +52,10 @@ class Pointer:
         size, address = array.itemsize, array.ctypes.data
         memory = (ctypes.c_char * (high - low)).from_address(low)
         flat = np.frombuffer(memory, array.dtype)
-        return Pointer(flat, address % 16 == 0, (address - low) // size)
+        pointer = Pointer(flat, address % 16 == 0, (address - low) // size)
+        # The view by address alone would not keep the memory.
+        pointer.owner = array
+        return pointer
 
     def get(self, index: int) -> Any:
         index += self.origin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,21 +13,34 @@ import minijit
 import minijit.numpy as jnp
 from minijit import lax
 from minijit.backends import registry
+from minijit.backends.base import Binary
 from minijit.backends.emulator.backend import EmulatedBackend
+from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.device import EmulatedDevice
 from minijit.graph.tree import flatten
-from minijit.lowering.kernel_ir import Kernel
-from tests.lowering.kernel_builder import random_inputs
-from tests.lowering.loop_builder import interpret
+from minijit.lowering.kernel_ir import Kernel, Level, Operand, Value
+from minijit.lowering.source import KernelSource
+from tests.lowering import simt
+from tests.lowering.kernel_builder import constant, random_inputs
+from tests.lowering.loop_builder import LoopBuilder, interpret
 from tests.lowering.random_loops import random_kernel
+from tests.lowering.simt import Pointer
 
 F32 = np.float32
 rng = np.random.default_rng(7)
 
 
-def run(kernel: Kernel, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
+CAPABILITIES = [(8, 0), (9, 0), (10, 0)]
+
+
+def run(
+    kernel: Kernel,
+    inputs: Sequence[Any],
+    scalars: Sequence[Any] = (),
+    cc: tuple[int, int] = (9, 0),
+) -> list[Any]:
     """Compile and launch a kernel; nothing that a thread holds lies in memory."""
-    backend = EmulatedBackend(EmulatedDevice(block_order=3))
+    backend = EmulatedBackend(EmulatedDevice(cc, block_order=3), cc)
     source = backend.emit(kernel)
     binary = backend.compile(source)
     assert (binary.resources["stack"], binary.resources["spill_stores"]) == (0, 0)
@@ -36,13 +50,22 @@ def run(kernel: Kernel, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[A
     return [np.asarray(x) for x in outputs]
 
 
+def written_once(kernel: Kernel, inputs: Sequence[Any]) -> bool:
+    """Whether one thread stores each element of the outputs; the device would not notice more."""
+    source = EmulatedBackend().emit(kernel)
+    outputs = [Pointer.of(np.zeros(b.size, b.dtype)) for b in kernel.outputs]
+    simt.run(source, [*map(Pointer.of, inputs), *outputs])
+    return all(bool((output.writes == 1).all()) for output in outputs)
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
 @pytest.mark.parametrize("rows", [(), (37,), (7, 33), (300,)])
 @pytest.mark.parametrize("seed", range(2))
-def test_random_kernels(rows: tuple[int, ...], seed: int) -> None:
+def test_random_kernels(rows: tuple[int, ...], seed: int, cc: tuple[int, int]) -> None:
     kernel = random_kernel(rows, 100 * len(rows) + sum(rows) + seed)
     inputs = random_inputs(kernel)
     for index in (0, 2):
-        results = run(kernel, inputs, (index,))
+        results = run(kernel, inputs, (index,), cc)
         for result, want in zip(results, interpret(kernel, inputs, (index,)), strict=True):
             np.testing.assert_array_equal(result, want)
 
@@ -141,29 +164,186 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)], ids=str)
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What one call of a program on a new emulated device came to."""
+
+    results: Any
+    launches: int
+    binary: Binary
+    counters: Counters
+
+
+def ran(function: Any, arguments: Sequence[Any], cc: tuple[int, int] = (9, 0)) -> Ran:
+    """Compile a program anew, for ``cc``, and run it; it must be one kernel."""
+    backend = EmulatedBackend(EmulatedDevice(cc, count=True, block_order=5), cc)
+    compiled = []
+
+    def noting(source: KernelSource) -> Binary:
+        compiled.append(compile_(source))
+        return compiled[-1]
+
+    compile_ = backend.compile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "compile", noting)
+        patch.setitem(registry._backends, "cuda-emulated", backend)
+        # The cache does not tell apart two backends of one name.
+        minijit.clear_caches()
+        with minijit.default_device("cuda-emulated"), minijit.debug.count() as events:
+            results = minijit.jit(function)(*arguments)
+        minijit.clear_caches()
+    (binary,), (counters,) = compiled, backend.device.counters.values()
+    assert binary.resources["cc"] == 10 * cc[0]
+    return Ran(results, events["launch"], binary, counters)
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_run_in_one_kernel(
-    name: str, cc: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_run_in_one_kernel(name: str, cc: tuple[int, int]) -> None:
     function, arguments = PROGRAMS[name]
-    backend = EmulatedBackend(EmulatedDevice(cc, block_order=5), cc)
-    built = []
-    build = backend._build
-
-    def noting(source: Any) -> Any:
-        built.append(build(source))
-        return built[-1]
-
-    monkeypatch.setattr(backend, "_build", noting)
-    monkeypatch.setitem(registry._backends, "cuda-emulated", backend)
-    with minijit.default_device("cuda-emulated"), minijit.debug.count() as events:
-        got = minijit.jit(function)(*arguments)
-    assert events["launch"] == 1
-    assert all(b.resources["cc"] == 10 * cc[0] for b in built)
-    assert all(b.resources["stack"] == b.resources["spill_stores"] == 0 for b in built)
+    got = ran(function, arguments, cc)
+    assert got.launches == 1
+    assert (got.binary.resources["stack"], got.binary.resources["spill_stores"]) == (0, 0)
     wanted = flatten(function(*arguments))[0]
-    for result, want in zip(flatten(got)[0], map(np.asarray, wanted), strict=True):
+    for result, want in zip(flatten(got.results)[0], map(np.asarray, wanted), strict=True):
         assert (result.shape, result.dtype) == (want.shape, want.dtype)
         tolerance = 2e-3 if want.dtype == np.float16 else 4e-6
         np.testing.assert_allclose(np.asarray(result), want, rtol=tolerance, atol=tolerance)
+
+
+def either(p: Any, x: Any) -> Any:
+    return lax.cond(p > 0, lambda: jnp.exp(x) * 2, lambda: x - 1)
+
+
+# Sectors over those of arguments and results; rows of a scan that reduces are read twice at first.
+TRAFFIC: dict[str, tuple[Any, tuple[Any, ...], float]] = {
+    "average": (average, (random(16, 1024),), 1.01),
+    "half average": (average, (random(16, 1024).astype(np.float16),), 1.01),
+    "rows that are not aligned": (average, (random(9, 300),), 1.15),
+    "mandelbrot": (mandelbrot, (random(32, 32), random(32, 32)), 1.01),
+    "branch": (either, (F32(1), random(1024)), 1.05),
+    "short rows": (softmax_steps, (random(8, 64, 8),), 1.2),
+    "short half rows": (softmax_steps, (random(8, 64, 16).astype(np.float16),), 1.3),
+    "rows of a block": (softmax_steps, (random(8, 4, 512),), 1.2),
+}
+
+
+@pytest.mark.parametrize("name", TRAFFIC)
+def test_memory_is_moved_once(name: str) -> None:
+    function, arguments, allowed = TRAFFIC[name]
+    got = ran(function, arguments)
+    arrays = [np.asarray(x) for x in (*arguments, *flatten(got.results)[0]) if np.ndim(x)]
+    fewest = sum(-(-array.nbytes // 32) for array in arrays)
+    assert got.counters.sectors <= allowed * fewest
+    assert got.counters.bank_conflicts == 0
+
+
+def test_only_the_taken_block_runs() -> None:
+    x = random(256)
+    expensive = ran(either, (F32(1), x)).counters.warp_instructions
+    assert ran(either, (F32(-1), x)).counters.warp_instructions < 0.8 * expensive
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_code_does_not_grow_with_the_steps(depth: int) -> None:
+    def lines(steps: int) -> int:
+        build = LoopBuilder((64,))
+
+        def around(level: int, value: Operand) -> Operand:
+            if level == 0:
+                return build.map("add", build.map("exp", value), constant(0.25))
+            return build.loop([value], lambda carry: [around(level - 1, carry)], steps)[0]
+
+        build.store(around(depth, build.load([1])), [1])
+        backend = EmulatedBackend()
+        return backend.compile(backend.emit(build.kernel())).code.count(b"\n")
+
+    assert lines(100_000) <= 1.05 * lines(20)
+    assert lines(16) < 400
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("dtype", [np.float16, F32, np.float64, np.int32, np.int64, np.bool_])
+def test_carries_change_at_once(dtype: Any, steps: int) -> None:
+    op = "bitwise_xor" if dtype is np.bool_ else "add"
+    build = LoopBuilder((5, 33))
+    first, second = build.load([33, 1], dtype), build.load([1, 5], dtype)
+    outs = build.loop([first, second, first], lambda a, b, c: [b, a, build.map(op, a, c)], steps)
+    for out in outs:
+        build.store(out, [33, 1])
+    kernel = build.kernel()
+    x, y = random_inputs(kernel)
+    results = run(kernel, (x, y))
+    a, b = x.reshape(5, 33), y.reshape(33, 5).T
+    c = a
+    for _ in range(steps):
+        a, b, c = b, a, (a ^ c if dtype is np.bool_ else a + c)
+    for result, want in zip(results, (a, b, c), strict=True):
+        np.testing.assert_array_equal(result.reshape(5, 33), want)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("steps", [1, 6])
+@pytest.mark.parametrize("rows", [1, 31, 128, 300])
+def test_values_of_all_steps(rows: int, steps: int, backwards: bool) -> None:
+    """A carry of each point and one that all share, whose values one point stores."""
+    build = LoopBuilder((rows,))
+    start, stride = (steps - 1, -1) if backwards else (0, 1)
+
+    def step(mean: Value, total: Value) -> Sequence[Operand]:
+        x = build.load([1, stride * rows], offset=start * rows, size=rows * steps)
+        weight = build.load([0, stride], np.int32, offset=start, size=steps)
+        mean = build.map("add", build.map("mul", mean, constant(0.5)), x)
+        total = build.map("add", total, weight)
+        build.store(mean, [1, stride * rows], offset=start * rows)
+        build.store(total, [0, stride], offset=start)
+        return mean, total
+
+    inits = [constant(0), constant(3, np.int32)]
+    mean, total = build.loop(inits, step, steps, levels=[Level.ROW, Level.LAUNCH])
+    build.store(mean, [1])
+    build.store(total, [0])
+    kernel = build.kernel()
+    x, weights = random_inputs(kernel)
+    means, totals, last, last_total = run(kernel, (x, weights))
+    assert written_once(kernel, (x, weights))
+    order = range(steps)[::-1] if backwards else range(steps)
+    value, count = np.zeros(rows, F32), np.int32(3)
+    for t in order:
+        value, count = value * F32(0.5) + x.reshape(steps, rows)[t], count + weights[t]
+        np.testing.assert_array_equal(means.reshape(steps, rows)[t], value)
+        assert totals[t] == count
+    np.testing.assert_array_equal(last, value)
+    assert last_total[0] == count
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
+def test_loop_in_a_branch_in_a_loop(cc: tuple[int, int]) -> None:
+    """The branch follows the step; each of its loops runs until a scalar of its own says so."""
+    build = LoopBuilder((77,))
+
+    def until(bound: Operand, op: str, value: Operand) -> Sequence[Operand]:
+        return build.loop(
+            [constant(0, np.int32), value],
+            lambda n, v: [build.map("add", n, constant(1, np.int32)), build.map(op, v, v)],
+            condition=lambda n, v: build.map("lt", n, bound, dtype=np.bool_),
+            levels=[Level.LAUNCH, Level.ROW],
+        )[1:]
+
+    def step(count: Value, value: Value) -> Sequence[Operand]:
+        (value,) = build.branch(
+            count,
+            lambda: until(count, "add", value),
+            lambda: until(constant(2, np.int32), "mul", value),
+            lambda: [build.map("sub", value, constant(1))],
+        )
+        return build.map("add", count, constant(1, np.int32)), value
+
+    inits = [constant(0, np.int32), build.load([1])]
+    _, value = build.loop(inits, step, 5, levels=[Level.LAUNCH, Level.ROW])
+    build.store(value, [1])
+    kernel = build.kernel()
+    (x,) = random_inputs(kernel)
+    want = x * x
+    want = want * want - 1 - 1 - 1
+    np.testing.assert_array_equal(run(kernel, (x,), cc=cc)[0], want)

@@ -51,7 +51,17 @@ def test_strides_that_are_no_elements_are_refused() -> None:
 
 def test_every_step_is_announced_once(device: Device, counts: Counter[str]) -> None:
     minijit.jit(lambda x: (jnp.exp(x) * 7.25).sum(0))(device.put(X))
-    steps = ("trace", "inline", "simplify", "own_outputs", "partition", "lower", "plan", "launch")
+    steps = (
+        "trace",
+        "inline",
+        "simplify",
+        "loops",
+        "own_outputs",
+        "partition",
+        "lower",
+        "plan",
+        "launch",
+    )
     assert [counts[step] for step in steps] == [1] * len(steps)
     assert counts["compile"] == counts["load"] == 1
 
@@ -141,7 +151,7 @@ def test_checks_look_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "check_jaxpr", lambda jaxpr: seen.append("jaxpr"))
     monkeypatch.setattr(pipeline, "check_kernel", lambda kernel: seen.append("kernel"))
     minijit.jit(lambda x: x * 1.625)(X)
-    assert seen == ["jaxpr"] * 3 + ["kernel"]
+    assert seen == ["jaxpr"] * 4 + ["kernel"]
     seen.clear()
     with config.override(checks=False):
         minijit.jit(lambda x: x * 1.75)(X)

@@ -15,7 +15,16 @@ import numpy.typing as npt
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
 
-__all__ = ["assert_equal", "random_program", "trace"]
+__all__ = [
+    "Array",
+    "Function",
+    "Step",
+    "Writer",
+    "assert_equal",
+    "random_program",
+    "run_steps",
+    "trace",
+]
 
 Array = npt.NDArray[Any]
 Function = Callable[..., list[Any]]
@@ -27,7 +36,7 @@ _EXTENTS = (1, 2, 3, 4, 6)
 
 def random_program(seed: int, length: int = 12) -> tuple[Function, list[Array]]:
     """Return a function of arrays, written with NumPy alone, and arguments for it."""
-    return _Writer(seed).program(length)
+    return Writer(seed).program(length)
 
 
 def trace(function: Function, args: Sequence[Any], name: str = "f") -> Jaxpr:
@@ -45,7 +54,19 @@ def assert_equal(got: Sequence[Any], want: Sequence[Any]) -> None:
         np.testing.assert_array_equal(a, b, err_msg=f"result {position}")
 
 
-class _Writer:
+def run_steps(steps: Sequence[Step], inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs and the results of all steps; a step may have several, as a tuple."""
+    values = list(inputs)
+    for step in steps:
+        values += tupled(step(values))
+    return values
+
+
+def tupled(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+class Writer:
     """Chooses steps while it runs them on the arguments: NumPy says what fits."""
 
     def __init__(self, seed: int) -> None:
@@ -64,9 +85,7 @@ class _Writer:
         steps = tuple(self.steps)
 
         def run(*inputs: Any) -> list[Any]:
-            values = list(inputs)
-            for step in steps:
-                values.append(step(values))
+            values = run_steps(steps, inputs)
             return [values[position] for position in results]
 
         return run, args
@@ -81,10 +100,10 @@ class _Writer:
         if step is None:
             return
         with np.errstate(all="ignore"):
-            value = np.asarray(step(list(self.values)))
-        if value.size <= 400:
+            results = [np.asarray(value) for value in tupled(step(list(self.values)))]
+        if all(value.size <= 400 for value in results):
             self.steps.append(step)
-            self.values.append(value)
+            self.values += results
 
     def pick(self) -> tuple[int, Array]:
         """Choose a value, a late one rather than an early one."""
