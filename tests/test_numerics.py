@@ -91,7 +91,7 @@ def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -
             for axis in COMPOSED_AXES if name in ("mean", "var") else AXES:
                 if name.startswith("arg") and isinstance(axis, tuple):
                     continue
-                for keepdims in (False, True):
+                for keepdims in (False, True) if axis == -1 else (False,):
                     results[f"{name} {axis} {keepdims}"] = reduce(x, axis, keepdims)
         return results
 
@@ -240,7 +240,8 @@ def everything(x: Any, y: Any) -> list[Any]:
 def test_layouts(device: Device, first: str) -> None:
     """Operands of two layouts each, all through one traced program."""
     base = np.arange(3 * 6 * 9, dtype=np.float32).reshape(3, 6, 9) % 23
-    f = minijit.jit(everything)
+    # A function of its own: the programs of another device are kept with the function.
+    f = minijit.jit(lambda x, y: everything(x, y))
     x = LAYOUTS[first](base)
     for second in ("contiguous", "negative"):
         y = LAYOUTS[second](base)

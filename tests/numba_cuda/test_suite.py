@@ -10,6 +10,7 @@ pytest.importorskip("numba_cuda")
 # Modules of the suite import these.
 pytest.importorskip("filecheck")
 pytest.importorskip("cffi")
+pytest.importorskip("ml_dtypes")
 
 known = Known.load()
 wanted = " and ".join(f"{name} {version}" for name, version in known.versions.items())
