@@ -4,11 +4,15 @@
 #   make test PY=/path/to/python   use this interpreter as it is, install nothing
 #   make test ARGS="-k softmax"    extra arguments for the command that the target runs
 #   make gpu CUDA=12               the CUDA major version of the driver (13 unless told)
-#   make gpu OUT=folder            where its benchmark writes bench.json and bench.md
+#   make gpu OUT=folder            where its benchmark writes bench.json, bench.md and bench.svg
+#   make gpu BUDGET=300            seconds for its benchmark (150 unless told)
+#   make gpu DEVICE=cuda-emulated  the same steps without a GPU, on the emulated device
 
 PYTHON ?= python3
 CUDA ?= 13
 OUT ?= build/gpu
+DEVICE ?= cuda
+BUDGET ?= 150
 ARGS ?=
 
 ifeq ($(origin PY), undefined)
@@ -51,22 +55,33 @@ missing = import importlib.util as u, sys; \
 
 # The doctor comes first: without a GPU this ends here, before gigabytes of wheels are fetched.
 gpu: $(call stamp,test) ## on a machine with an NVIDIA GPU: its tests and benchmark
+	$(if $(filter cuda cuda-emulated,$(DEVICE)),,$(error DEVICE is cuda or cuda-emulated, not $(DEVICE)))
 	@$(PY) -c '$(missing)'
-	$(PY) -m minijit doctor --device driver
+	$(PY) -m minijit doctor --device $(DEVICE:cuda=driver)
 	$(MAKE) --no-print-directory gpu-run
 
-# With another Python or CuPy than ours a warning is no fault (-W default). The sanitizer runs where
-# it is installed, last since it is slow; without CuPy's pool every buffer has bounds of its own.
-# A toolkit in its usual place is found without a variable of its own.
+# With another Python or CuPy than ours a warning is no fault (-W default). Tests wait for compilers
+# most of the time: several processes share the GPU where pytest-xdist is installed. The sanitizer
+# runs where it is installed, last since it is slow; without CuPy's pool every buffer has bounds of
+# its own. A toolkit in its usual place is found without a variable of its own.
+workers = import importlib.util as u, os; \
+	print("-n %d" % min(4, os.cpu_count() or 1) if u.find_spec("xdist") else "")
 .PHONY: gpu-run
 ifneq ($(wildcard /usr/local/cuda),)
 gpu-run: export CUDA_HOME ?= /usr/local/cuda
 endif
+ifeq ($(DEVICE), cuda)
+chosen = -m gpu
 gpu-run: $(call stamp,cuda$(CUDA))
-	$(PY) -m minijit doctor --device cuda
-	$(PY) -m pytest -m gpu -W default $(ARGS)
-	$(PY) -m minijit bench --device cuda --seconds 0.1 --out $(OUT)
-	@if command -v compute-sanitizer > /dev/null; then set -ex; \
+else
+chosen = -k $(DEVICE)
+endif
+gpu-run:
+	$(PY) -m minijit doctor --device $(DEVICE)
+	$(PY) -m pytest $(chosen) -W default $$($(PY) -c '$(workers)') $(ARGS)
+	$(PY) -m minijit bench --device $(DEVICE) --seconds 0.1 --budget $(BUDGET) --out $(OUT)
+	@if [ $(DEVICE) != cuda ]; then echo "compute-sanitizer needs a GPU: skipped"; \
+	elif command -v compute-sanitizer > /dev/null; then set -ex; \
 		MINIJIT_TEST_POOL=off compute-sanitizer --error-exitcode 9 $(PY) -m pytest -m gpu -W default \
 		-q tests/gpu/test_gpu.py -k program; \
 	else echo "compute-sanitizer is not installed: skipped"; fi

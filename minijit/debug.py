@@ -9,6 +9,7 @@ from typing import Any
 
 from minijit.api.jit import Jitted, jit
 from minijit.backends.base import Backend
+from minijit.backends.emulator.report import BufferTraffic, KernelReport, LaunchReport, LibraryStep
 from minijit.backends.registry import backend_of
 from minijit.graph.events import count, subscribe
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
@@ -19,7 +20,18 @@ from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.runtime.pipeline import optimize, plan_partition
 
-__all__ = ["FusionReport", "LoopReport", "count", "explain_fusion", "subscribe"]
+__all__ = [
+    "BufferTraffic",
+    "FusionReport",
+    "KernelReport",
+    "LaunchReport",
+    "LibraryStep",
+    "LoopReport",
+    "count",
+    "explain_fusion",
+    "kernel_report",
+    "subscribe",
+]
 
 _STRUCTURED = (Kind.LOOP, Kind.BRANCH)
 
@@ -154,3 +166,27 @@ def _bodies(eqn: JaxprEqn) -> list[tuple[str, Jaxpr]]:
 
 def _title(eqn: JaxprEqn) -> str:
     return f"{eqn.primitive.name}  # {eqn.source}"
+
+
+def kernel_report(
+    function: Any, *args: Any, compute_capability: tuple[int, int] = (9, 0), **kwargs: Any
+) -> KernelReport:
+    """Run ``function`` once on an emulated GPU and return what each launch cost.
+
+    It works on any machine and whatever the device is: the program is compiled for CUDA, and its
+    PTX is run and counted. Programs that ordinary calls use are neither asked nor kept.
+
+    Args:
+        function: A function, jitted or not.
+        *args: Its arguments, arrays of NumPy or CuPy.
+        compute_capability: Of the GPU, by default that of an H100.
+        **kwargs: Its arguments by name.
+
+    Raises:
+        TypeError: an argument is a type without values.
+        RuntimeError: a kernel does what a GPU forbids; the message says which and where.
+    """
+    jitted = function if isinstance(function, Jitted) else jit(function)
+    return jitted.lower(*args, **kwargs).emulate(
+        *args, compute_capability=compute_capability, **kwargs
+    )

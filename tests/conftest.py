@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minijit.backends.registry import default_device, devices
+from minijit.backends.registry import default_device, get_backend
 from minijit.graph import events
 from minijit.graph.config import config
 from minijit.graph.tree import flatten, unflatten
 from minijit.tools.machine import find_driver
+
+_ALIGNMENT = 16  # of the widest access
 
 # At import, so that what test modules trace while they are collected is checked as well.
 config.update("checks", True)
@@ -43,18 +46,34 @@ class Device:
     """Where a test runs: the same test for each device that can run here.
 
     Attributes:
-        name: What `minijit.devices()` calls it.
+        name: What `minijit.default_device` calls it.
     """
 
     name: str
 
+    @property
+    def most_buffers(self) -> int:
+        """How many arrays one kernel may read and write."""
+        return get_backend(self.name).most_buffers
+
     def put(self, value: Any) -> Any:
-        """The array on the device, in its strides; everything else as it is."""
+        """The array on the device, in its strides and as aligned; everything else as it is."""
         if self.name == "cpu" or not isinstance(value, np.ndarray):
             return value
-        import cupy
-
-        return cupy.asarray(value)
+        backend = get_backend(self.name)
+        if value.ndim == 0 or value.size == 0:
+            return backend.asarray(value)
+        # A copy of the view alone would be contiguous and aligned: its neighbours come along.
+        low, high = np.lib.array_utils.byte_bounds(value)
+        spanned = (ctypes.c_uint8 * (high - low)).from_address(low)
+        before = low % _ALIGNMENT
+        memory = backend.asarray(np.concatenate([np.zeros(before, np.uint8), spanned]))
+        start = before + value.ctypes.data - low
+        if isinstance(memory, np.ndarray):
+            view = np.ndarray(value.shape, value.dtype, memory, start, value.strides)
+            return view.view(type(memory))
+        pointer = memory.data + start
+        return backend.xp.ndarray(value.shape, value.dtype, pointer, value.strides)
 
     def get(self, tree: Any) -> Any:
         """The pytree with NumPy arrays."""
@@ -62,9 +81,7 @@ class Device:
         return unflatten(treedef, [x.get() if hasattr(x, "get") else np.asarray(x) for x in leaves])
 
 
-_DEVICES = [
-    pytest.param(name, marks=pytest.mark.gpu) if name == "cuda" else name for name in devices()
-]
+_DEVICES = ["cpu", "cuda-emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(params=_DEVICES)

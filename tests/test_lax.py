@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minijit
 from minijit import lax
 from minijit.graph.check import check_jaxpr
-from minijit.graph.evaluate import evaluate
 from minijit.graph.trace import abstractify, trace_function
+from minijit.graph.evaluate import evaluate
+from tests.conftest import Device
+from tests.ops.samples import assert_near
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 I = np.array([7, -7, 6, 0], np.int32)  # noqa: E741
@@ -109,6 +112,16 @@ def test_operation_is_numpys(name: str) -> None:
     for got in (run(function, *args), function(*args)):
         assert (np.shape(got), np.asarray(got).dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_compiled_operations_are_numpys(device: Device) -> None:
+    def function(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {name: CASES[name][0](*args) for name, args in arguments.items()}
+
+    arguments = {name: list(map(device.put, args)) for name, (_, _, args) in CASES.items()}
+    for name, got in device.get(minijit.jit(function)(arguments)).items():
+        _, reference, args = CASES[name]
+        assert_near(got, reference(*args))
 
 
 def test_slices_must_stay_inside() -> None:

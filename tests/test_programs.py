@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -147,7 +148,8 @@ def test_a_hundred_arguments(device: Device, counts: Counter[str]) -> None:
     np.testing.assert_array_equal(
         device.get(minijit.jit(weighted)(*map(device.put, xs))), weighted(*xs)
     )
-    assert counts["launch"] == 1
+    # Each kernel reads what the one before has added up, and writes a sum.
+    assert counts["launch"] == math.ceil(99 / (device.most_buffers - 2))
 
 
 def test_a_value_read_two_hundred_times(device: Device, counts: Counter[str]) -> None:
@@ -166,7 +168,7 @@ def test_sixty_results(device: Device, counts: Counter[str]) -> None:
 
     x = np.arange(40, dtype=np.float32)
     assert_equal(device.get(minijit.jit(many)(device.put(x))), many(x))
-    assert counts["launch"] == 1
+    assert counts["launch"] == math.ceil(60 / (device.most_buffers - 1))
 
 
 def test_five_hundred_leaves(device: Device) -> None:

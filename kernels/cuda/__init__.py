@@ -15,8 +15,11 @@ from minijit.kernels.cuda.indexing import (
 )
 from minijit.kernels.cuda.memory import (
     load,
+    load_signed,
     load_tail,
+    load_tail_signed,
     load_vector,
+    load_vector_signed,
     store,
     store_tail,
     store_vector,
@@ -29,6 +32,7 @@ from minijit.kernels.cuda.numeric import (
     maximum,
     minimum,
     round_half,
+    round_half_signed,
     trunc,
 )
 
@@ -41,14 +45,18 @@ VOCABULARY = {
     "cuda": cuda,
     "floor": floor,
     "load": load,
+    "load_signed": load_signed,
     "load_tail": load_tail,
+    "load_tail_signed": load_tail_signed,
     "load_vector": load_vector,
+    "load_vector_signed": load_vector_signed,
     "maximum": maximum,
     "minimum": minimum,
     "narrow": narrow,
     "quotient": quotient,
     "remainder": remainder,
     "round_half": round_half,
+    "round_half_signed": round_half_signed,
     "store": store,
     "store_tail": store_tail,
     "store_vector": store_vector,

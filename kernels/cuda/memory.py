@@ -12,6 +12,8 @@ from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
+from minijit.kernels.cuda.numeric import with_sign
+
 VECTOR_BYTES = 16
 _GLOBAL = 1
 _BYTE = ir.IntType(8)
@@ -48,9 +50,14 @@ def _address(builder, pointer, index, memory, kind):
     return builder.bitcast(place, kind.as_pointer(_GLOBAL))
 
 
-def _to_register(builder, value, memory):
+def _to_register(builder, value, memory, signed):
     if memory == types.float16:
-        return builder.fpext(value, ir.FloatType())
+        wide = builder.fpext(value, ir.FloatType())
+        if not signed:
+            return wide
+        # The conversion makes every NaN the positive one; other signs are there already.
+        bits = builder.zext(builder.bitcast(value, ir.IntType(16)), _WORD)
+        return with_sign(builder, wide, builder.shl(bits, ir.Constant(_WORD, 16)))
     if memory == types.boolean:
         return builder.icmp_unsigned("!=", value, ir.Constant(_BYTE, 0))
     return value
@@ -69,17 +76,24 @@ def _invariant(builder, load):
     return load
 
 
-@intrinsic
-def load(typing_context, pointer, index):
-    """`pointer[index]`."""
-    memory = pointer.dtype
+def _load(signed):
+    """`pointer[index]`; with `signed` float16 NaNs keep their signs."""
 
-    def generate(context, builder, signature, arguments):
-        place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
-        value = _invariant(builder, builder.load(place, align=_bytes(memory)))
-        return _to_register(builder, value, memory)
+    @intrinsic
+    def load(typing_context, pointer, index):
+        memory = pointer.dtype
 
-    return register_type(memory)(pointer, index), generate
+        def generate(context, builder, signature, arguments):
+            place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
+            value = _invariant(builder, builder.load(place, align=_bytes(memory)))
+            return _to_register(builder, value, memory, signed)
+
+        return register_type(memory)(pointer, index), generate
+
+    return load
+
+
+load, load_signed = map(_load, (False, True))
 
 
 @intrinsic
@@ -155,25 +169,34 @@ def _slot(context, builder, array_type, array, first, lane):
     return builder.gep(data, [builder.add(first, ir.Constant(first.type, lane))])
 
 
-@intrinsic
-def load_vector(typing_context, into, first, pointer, index):
+def _load_vector(signed):
     """`into[first:first + n] = pointer[index:index + n]`, one access of n * itemsize = 16 bytes.
 
     `pointer + index` must be aligned to 16 bytes; `into` is a local array of the register type.
+    With `signed` float16 NaNs keep their signs.
     """
-    memory = pointer.dtype
-    access = _vector_kind(memory)
 
-    def generate(context, builder, signature, arguments):
-        array, at, base, offset = arguments
-        place = _address(builder, base, offset, memory, access)
-        vector = _invariant(builder, builder.load(place, align=VECTOR_BYTES))
-        for lane, element in enumerate(_elements(builder, vector, memory)):
-            slot = _slot(context, builder, into, array, at, lane)
-            context.pack_value(builder, into.dtype, _to_register(builder, element, memory), slot)
-        return context.get_dummy_value()
+    @intrinsic
+    def load_vector(typing_context, into, first, pointer, index):
+        memory = pointer.dtype
+        access = _vector_kind(memory)
 
-    return types.void(into, first, pointer, index), generate
+        def generate(context, builder, signature, arguments):
+            array, at, base, offset = arguments
+            place = _address(builder, base, offset, memory, access)
+            vector = _invariant(builder, builder.load(place, align=VECTOR_BYTES))
+            for lane, element in enumerate(_elements(builder, vector, memory)):
+                slot = _slot(context, builder, into, array, at, lane)
+                held = _to_register(builder, element, memory, signed)
+                context.pack_value(builder, into.dtype, held, slot)
+            return context.get_dummy_value()
+
+        return types.void(into, first, pointer, index), generate
+
+    return load_vector
+
+
+load_vector, load_vector_signed = map(_load_vector, (False, True))
 
 
 @intrinsic
@@ -199,11 +222,18 @@ def store_vector(typing_context, pointer, index, values, first):
     return types.void(pointer, index, values, first), generate
 
 
-@cuda.jit(device=True, forceinline=True)
-def load_tail(into, first, count, pointer, index, valid):
+def _load_tail(load):
     """`into[first:first + count] = pointer[index:index + count]`, zero from element `valid` on."""
-    for k in range(count):
-        into[first + k] = load(pointer, index + k) if k < valid else zero(pointer)
+
+    @cuda.jit(device=True, forceinline=True)
+    def load_tail(into, first, count, pointer, index, valid):
+        for k in range(count):
+            into[first + k] = load(pointer, index + k) if k < valid else zero(pointer)
+
+    return load_tail
+
+
+load_tail, load_tail_signed = map(_load_tail, (load, load_signed))
 
 
 @cuda.jit(device=True, forceinline=True)

@@ -39,15 +39,34 @@ maximum = _extremum("max", ">")
 minimum = _extremum("min", "<")
 
 
-@intrinsic
-def round_half(typing_context, value):
-    """`value` (float32 or float64) rounded once to float16, as float32."""
+def with_sign(builder, value, bits):
+    """The float32 `value` with the sign bit of the i32 `bits` set where it is set there."""
+    word = ir.IntType(32)
+    sign = builder.and_(bits, ir.Constant(word, 1 << 31))
+    return builder.bitcast(builder.or_(builder.bitcast(value, word), sign), value.type)
 
-    def generate(context, builder, signature, arguments):
-        half = builder.fptrunc(arguments[0], ir.HalfType())
-        return builder.fpext(half, ir.FloatType())
 
-    return types.float32(value), generate
+def _round_half(signed):
+    """`value` (float32 or float64) rounded once to float16, as float32.
+
+    With `signed` a NaN of float32 keeps its sign, which the conversion makes positive.
+    """
+
+    @intrinsic
+    def round_half(typing_context, value):
+        def generate(context, builder, signature, arguments):
+            half = builder.fptrunc(arguments[0], ir.HalfType())
+            rounded = builder.fpext(half, ir.FloatType())
+            if not signed or value != types.float32:
+                return rounded
+            return with_sign(builder, rounded, builder.bitcast(arguments[0], ir.IntType(32)))
+
+        return types.float32(value), generate
+
+    return round_half
+
+
+round_half, round_half_signed = map(_round_half, (False, True))
 
 
 def _rounding(name):

@@ -138,14 +138,16 @@ class Jitted(Generic[P, R]):
         def compile_now() -> Plan:
             return self._plan(entry, _placed(arguments.leaves, signature))
 
-        def call(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> Any:
+        def leaves(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> list[Any]:
             bound = self._binder.bind((*given, *call_args), call_kwargs)
-            leaves = _checked(self._signature(bound), signature, bound, self._binder)
+            return _checked(self._signature(bound), signature, bound, self._binder)
+
+        def call(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> Any:
             # Compiled already, unless they lie in memory in another way than those at first.
-            inputs = _placed(leaves, signature)
+            inputs = _placed(leaves(call_args, call_kwargs), signature)
             return self._plan(entry, inputs).returning(entry.program.out_tree)(inputs.values)
 
-        return Lowered(entry.program, compile_now, call)
+        return Lowered(entry.program, compile_now, call, leaves)
 
     def clear_cache(self) -> None:
         """Drop all compiled programs of this function."""

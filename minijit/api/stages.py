@@ -14,6 +14,7 @@ from minijit.runtime.memory_cache import Program
 from minijit.runtime.plan import Plan
 
 if TYPE_CHECKING:
+    from minijit.backends.emulator.report import KernelReport
     from minijit.lowering.source import KernelSource
 
 __all__ = ["Compiled", "KernelInfo", "Lowered"]
@@ -71,11 +72,13 @@ class Lowered:
         program: Program,
         compile_now: Callable[[], Plan],
         call: Callable[[Sequence[Any], dict[str, Any]], Any],
+        leaves: Callable[[Sequence[Any], dict[str, Any]], list[Any]],
     ) -> None:
         """Keep what compiling needs; made by ``Jitted.lower``."""
         self._program = program
         self._compile = compile_now
         self._call = call
+        self._leaves = leaves
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -86,9 +89,29 @@ class Lowered:
         """Return the simplified program, as it is partitioned into kernels."""
         return str(runtime.pipeline.optimize(self._program.jaxpr))
 
+    def emulate(
+        self, *args: Any, compute_capability: tuple[int, int] = (9, 0), **kwargs: Any
+    ) -> KernelReport:
+        """Run once on an emulated GPU and return what each launch cost, and the results.
+
+        Whatever the device is, the program is compiled for CUDA for this run. Ordinary calls and
+        their caches are not concerned.
+
+        Args:
+            *args: Arguments of exactly the types it was lowered for.
+            compute_capability: Of the GPU, by default that of an H100.
+            **kwargs: Arguments by name.
+
+        Raises:
+            TypeError: a type, a static value or the structure differs.
+            RuntimeError: a kernel does what a GPU forbids; the message says which and where.
+        """
+        leaves = self._leaves(args, kwargs)
+        return runtime.emulation.emulate(self._program, leaves, compute_capability)
+
     def compile(self) -> Compiled:
         """Compile, or take the program from the cache; ordinary calls will find it there."""
-        return Compiled(self._program, self._compile(), self._call)
+        return Compiled(self._program, self._compile(), self._call, self._leaves)
 
 
 class Compiled:
@@ -102,11 +125,13 @@ class Compiled:
         program: Program,
         plan: Plan,
         call: Callable[[Sequence[Any], dict[str, Any]], Any],
+        leaves: Callable[[Sequence[Any], dict[str, Any]], list[Any]],
     ) -> None:
         """Keep the plan; made by :meth:`Lowered.compile`."""
         self._program = program
         self._plan = plan
         self._call = call
+        self._leaves = leaves
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arguments of exactly the types it was compiled for.
@@ -115,6 +140,13 @@ class Compiled:
             TypeError: a type, a static value or the structure differs.
         """
         return self._call(args, kwargs)
+
+    def emulate(
+        self, *args: Any, compute_capability: tuple[int, int] = (9, 0), **kwargs: Any
+    ) -> KernelReport:
+        """Run once on an emulated GPU: see :meth:`Lowered.emulate`."""
+        leaves = self._leaves(args, kwargs)
+        return runtime.emulation.emulate(self._program, leaves, compute_capability)
 
     def kernels(self) -> tuple[KernelInfo, ...]:
         """Return the kernels in launch order."""

@@ -13,7 +13,7 @@ import numpy as np
 from minijit.graph.dtypes import short_name
 from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive
-from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store
 from minijit.lowering.source import Emitter, held_dtype
 
 __all__ = ["CudaEmitter"]
@@ -48,6 +48,9 @@ _MATH = {
 }
 _EXTREMA = {"max": "maximum", "min": "minimum"}
 _ROUNDING = frozenset({"ceil", "floor", "trunc"})
+# To keep the sign of a float16 NaN costs instructions that only these operations are worth.
+_SIGN_READERS = frozenset({"copysign", "signbit"})
+_SIGN_KEEPERS = frozenset({"load", "load_tail", "load_vector", "round_half"})
 
 
 @lru_cache(maxsize=4096)
@@ -77,6 +80,7 @@ class CudaEmitter(Emitter):
     Attributes:
         wide: Whether positions exceed int32.
         aligned: The buffers that are accessed 128 bits at a time.
+        signed: Whether the kernel reads signs of float16 numbers, which NaNs must keep then.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -88,6 +92,15 @@ class CudaEmitter(Emitter):
         # Positions run past the end of the space by less than one grid of tiles.
         self.wide = math.prod(kernel.extents) >= 2**30
         self.aligned: set[int] = set()
+        half = np.dtype(np.float16)
+        self.signed = any(
+            isinstance(s, Map) and s.op.name in _SIGN_READERS and s.args[-1].dtype == half
+            for s in kernel.body
+        )
+
+    def helper(self, name: str) -> str:
+        """Return the name of a helper, or of the one that keeps the signs of float16 NaNs."""
+        return super().helper(f"{name}_signed" if self.signed and name in _SIGN_KEEPERS else name)
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
         """Return libdevice's function or the compiled scalar code."""

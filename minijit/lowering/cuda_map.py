@@ -127,6 +127,7 @@ class MapEmitter(CudaEmitter):
         shape: The elements of a thread.
         size: Number of elements.
         tail: Whether some threads have fewer elements than others.
+        neighbour: Code of the current lane's number in its chunk.
     """
 
     schedule = "map"
@@ -138,6 +139,7 @@ class MapEmitter(CudaEmitter):
         self.size = size
         self.inner = len(kernel.rows) - 1
         self.tail = size % shape.tile != 0
+        self.neighbour = "k"
         self.loads: list[Load] = []
         self.stores: list[Store] = []
         self.body: list[Statement] = []
@@ -232,7 +234,8 @@ class MapEmitter(CudaEmitter):
     @property
     def inside(self) -> str:
         """Code that holds where the element of the current lane exists."""
-        element = self.position if self.shape.chunk == 1 else f"{self.position} + k"
+        one = self.shape.chunk == 1
+        element = self.position if one else f"{self.position} + {self.neighbour}"
         return f"{element} < {self.size}"
 
     def group(self, number: str) -> None:
@@ -318,10 +321,10 @@ class MapEmitter(CudaEmitter):
 
     @contextlib.contextmanager
     def _one_lane(self, lane: int) -> Iterator[str]:
-        name = self.dims[self.inner]
-        self.dims[self.inner] = _plus(name, lane)
+        name, neighbour = self.dims[self.inner], self.neighbour
+        self.dims[self.inner], self.neighbour = _plus(name, lane), str(lane)
         yield str(lane)
-        self.dims[self.inner] = name
+        self.dims[self.inner], self.neighbour = name, neighbour
 
 
 def _plus(code: str, number: int) -> str:

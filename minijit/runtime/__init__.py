@@ -10,10 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minijit.runtime import emulation as emulation
     from minijit.runtime import pipeline as pipeline
     from minijit.runtime import placement as placement
 
-__all__ = ["pipeline", "placement"]
+__all__ = ["emulation", "pipeline", "placement"]
 
 
 def __getattr__(name: str) -> Any:

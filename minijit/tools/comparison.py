@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minijit.tools.systems import System
+from minijit.tools.budget import Budget
+from minijit.tools.systems import System, in_a_line
 from minijit.tools.timing import Clock, copies_beyond, first_call, interleaved_medians, repeated
 from minijit.tools.workloads import Workload, as_tuple, largest_error
 
@@ -26,6 +27,7 @@ class Row:
         first_milliseconds: The first call, with tracing and compiling, by system.
         error: Largest difference from float64 NumPy relative to its largest value, by system.
         failed: What a system raised, or by how much it was wrong; such a system is not timed.
+        skipped: Why a system was not tried.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Row:
     first_milliseconds: Mapping[str, float]
     error: Mapping[str, float]
     failed: Mapping[str, str]
+    skipped: Mapping[str, str]
 
     def ratio(self, other: str) -> float | None:
         """How many times longer `other` takes than minijit; `None` when one was not timed."""
@@ -42,20 +45,20 @@ class Row:
             return None
         return self.milliseconds[other] / self.milliseconds["minijit"]
 
-    def share_of(self, bandwidth: float) -> float | None:
-        """How much of a copy's bytes a second minijit reaches; `None` for calls that are small."""
-        if "minijit" not in self.milliseconds or self.kind == "small":
+    def rate(self, name: str) -> float | None:
+        """Bytes a second that a system reaches; `None` for calls that are small, or not timed."""
+        if name not in self.milliseconds or self.kind == "small":
             return None
-        return self.bytes / bandwidth * 1e3 / self.milliseconds["minijit"]
+        return self.bytes / self.milliseconds[name] * 1e3
 
 
-def measure(workload: Workload, compared: Sequence[System], seconds: float, cache: int = 0) -> Row:
+def measure(workload: Workload, compared: Sequence[System], budget: Budget, cache: int = 0) -> Row:
     """Check every system against float64 NumPy, then time those that are right, in turn.
 
     Args:
         workload: What to run.
         compared: The systems.
-        seconds: Time to spend on each.
+        budget: Says how long each may take; it has been started for this workload.
         cache: Bytes of a cache that must not hold the inputs from one call to the next.
     """
     inputs = workload.make_inputs()
@@ -65,43 +68,65 @@ def measure(workload: Workload, compared: Sequence[System], seconds: float, cach
     first: dict[str, float] = {}
     error: dict[str, float] = {}
     failed: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     for system in compared:
+        refusal = "" if system.name == "minijit" else budget.refusal(system.name)
+        if refusal:
+            skipped[system.name] = refusal
+            continue
         try:
             sets = [[system.put(x) for x in inputs] for _ in range(copies)]
             call = repeated(system.prepare(workload.function), sets[0], system.wait, *sets[1:])
-            result, taken = first_call(call)
+            with budget.first_call(system.name):
+                result, taken = first_call(call)
             outputs = [system.get(output) for output in as_tuple(result)]
             error[system.name] = largest_error(outputs, reference)
         # One system that cannot run a workload must not cost the figures of the others.
         except Exception as raised:
-            failed[system.name] = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
+            failed[system.name] = in_a_line(raised)
             continue
         if not error[system.name] <= workload.tolerance:
             failed[system.name] = f"wrong by {error[system.name]:.1e}"
             continue
         first[system.name] = taken * 1e3
         calls[system.name] = call
-    medians = interleaved_medians(calls, seconds, _clocks(compared))
+    raised_later: dict[str, Exception] = {}
+    seconds = budget.for_timing(len(calls))
+    medians = interleaved_medians(calls, seconds, _clocks(compared), raised_later)
+    failed |= {name: in_a_line(raised) for name, raised in raised_later.items()}
     size = sum(x.nbytes for x in inputs) + sum(4 * out.size for out in reference)
     milliseconds = {name: median * 1e3 for name, median in medians.items()}
-    return Row(workload.name, workload.kind, size, milliseconds, first, error, failed)
+    return Row(workload.name, workload.kind, size, milliseconds, first, error, failed, skipped)
 
 
-def small_call(compared: Sequence[System], seconds: float) -> dict[str, float]:
+def small_call(compared: Sequence[System], seconds: float, each: bool = False) -> dict[str, float]:
     """Return the microseconds of one cached call on two arrays of eight numbers, by system.
 
     The host's clock times them all: on a GPU it is the launch that costs. A system that raises is
     left out.
+
+    Args:
+        compared: The systems.
+        seconds: Time to spend on each.
+        each: Whether every result is waited for before the next call.
     """
     calls: dict[str, Callable[..., Any]] = {}
     for system in compared:
-        arguments = [system.put(np.arange(8, dtype=np.float32)) for _ in range(2)]
-        call = repeated(system.prepare(_two_arrays), arguments, system.wait)
         with contextlib.suppress(Exception):
+            arguments = [system.put(np.arange(8, dtype=np.float32)) for _ in range(2)]
+            call = repeated(system.prepare(_two_arrays), arguments, system.wait)
             call()
-            calls[system.name] = call
-    medians = interleaved_medians(calls, seconds)
+            calls[system.name] = _waiting(call) if each else call
+    medians = interleaved_medians(calls, seconds, failed={})
     return {name: median * 1e6 for name, median in medians.items()}
+
+
+def _waiting(call: Callable[[], Any]) -> Callable[[int], None]:
+    def one_by_one(times: int) -> None:
+        for _ in range(times):
+            call()
+
+    return one_by_one
 
 
 def _clocks(compared: Sequence[System]) -> dict[str, Clock]:

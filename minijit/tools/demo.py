@@ -34,7 +34,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"no {options.device} device here: see python -m minijit doctor", file=sys.stderr)
         return 1
     started = time.perf_counter()
-    eager, ours = systems(options.device)[0], systems(options.device)[-1]
+    compared = systems(options.device).systems
+    eager, ours = compared[0], compared[-1]
     x = ours.put(find(_TIMED[0]).make_inputs()[0])
     _title("1. The devices")
     print(*minijit.devices(), sep="\n")

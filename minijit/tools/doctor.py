@@ -24,6 +24,11 @@ Status = Literal["ok", "missing", "broken"]
 _REQUIRED = ("numpy", "numba", "llvmlite", "optree", "networkx", "platformdirs")
 _VECTOR_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon", "sve")
 _REINSTALL = "pip install --force-reinstall minijit"
+WITHOUT_GPU = (
+    "without a GPU, compute with device='cpu', or run the CUDA kernels with device='cuda-emulated' "
+    "(make gpu DEVICE=cuda-emulated checks them)"
+)
+"""What to do on a machine that has no GPU."""
 _INSTALL_DRIVER = "install NVIDIA's driver from https://www.nvidia.com/drivers (pip cannot)"
 
 
@@ -77,11 +82,22 @@ def cuda_findings(driver: Driver | str) -> tuple[Finding, ...]:
     return (
         driver_finding(driver),
         _package("cupy", _cupy_distribution(major), remedy),
+        *_compiler(remedy),
+        _library("cuBLAS", "cublas", remedy),
+    )
+
+
+def emulated_findings() -> tuple[Finding, ...]:
+    """Look at everything the emulated CUDA device needs: what compiles, no driver and no CuPy."""
+    return _compiler('pip install "minijit[cuda13]"')
+
+
+def _compiler(remedy: str) -> tuple[Finding, ...]:
+    return (
         _numba_cuda(remedy),
         _package("cuda-core", "cuda-core", remedy),
         _library("NVVM", "nvvm", remedy),
         _library("nvJitLink", "nvJitLink", remedy),
-        _library("cuBLAS", "cublas", remedy),
     )
 
 
@@ -105,18 +121,26 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m minijit doctor", description=__doc__)
     parser.add_argument(
         "--device",
-        choices=("cpu", "driver", "cuda"),
+        choices=("cpu", "driver", "cuda", "cuda-emulated"),
         default="cpu",
-        help="what must work for exit status 0: the CPU path, also a GPU driver, also CUDA whole",
+        help="what must work for exit status 0: the CPU path; also a GPU driver; also CUDA whole; "
+        "or the CPU path and the compiler for CUDA",
     )
     wanted = parser.parse_args(argv).device
     driver = find_driver()
     cpu, cuda = cpu_findings(), cuda_findings(driver)
     print(report("CPU", cpu))
     print(report("CUDA (optional)" if wanted == "cpu" else "CUDA", cuda))
-    needed = {"cpu": cpu, "driver": (*cpu, driver_finding(driver)), "cuda": (*cpu, *cuda)}[wanted]
+    needed = {
+        "cpu": cpu,
+        "driver": (*cpu, driver_finding(driver)),
+        "cuda": (*cpu, *cuda),
+        "cuda-emulated": (*cpu, *emulated_findings()),
+    }[wanted]
     failed = [finding.name for finding in needed if finding.status != "ok"]
     print(f"{wanted}: {'not ready: ' + ', '.join(failed) if failed else 'ready'}")
+    if "driver" in failed:
+        print(WITHOUT_GPU)
     return 1 if failed else 0
 
 

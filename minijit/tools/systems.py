@@ -14,9 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 import minijit
+from minijit.backends.registry import get_backend
 from minijit.tools.timing import Clock, device_clock, host_clock
 
-Device = Literal["cpu", "cuda"]
+Device = Literal["cpu", "cuda", "cuda-emulated"]
+DEVICES: tuple[Device, ...] = ("cpu", "cuda", "cuda-emulated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +44,59 @@ class System:
     clock: Clock = host_clock
 
 
-def systems(device: Device) -> tuple[System, ...]:
-    """Return the systems for a device, the eager one first, minijit last.
+class NotHereError(Exception):
+    """A system cannot run on this machine or device; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The systems of a run.
+
+    Attributes:
+        systems: The eager one first, minijit last.
+        absent: Those that cannot run here, each with the reason.
+    """
+
+    systems: tuple[System, ...]
+    absent: dict[str, str]
+
+
+def systems(device: Device) -> Compared:
+    """Return the systems for a device.
 
     Raises:
         ImportError: `device` is `cuda` and CuPy is not installed.
     """
-    jax = _jax(device)
-    others = (jax,) if jax else ()
     if device == "cpu":
-        return (_numpy(), *others, _minijit(np, np.asarray, np.asarray, host_clock))
+        absent, found = _found({"jax": lambda: _jax(device)})
+        ours = _minijit(np, np.asarray, np.asarray, host_clock)
+        return Compared((_numpy(), *found, ours), absent)
+    if device == "cuda-emulated":
+        why = "needs a real GPU"
+        backend = get_backend(device)
+        ours = _minijit(backend.xp, backend.asarray, np.asarray, host_clock)
+        return Compared((_numpy(), ours), dict.fromkeys(("cupy", "cupy.fuse", "jax", "torch"), why))
     cupy = importlib.import_module("cupy")
-    torch = _torch()
-    others = (_cupy_fuse(cupy), *others, *((torch,) if torch else ()))
-    return (_cupy(cupy), *others, _minijit(cupy, cupy.asarray, cupy.asnumpy, device_clock))
+    absent, found = _found({"jax": lambda: _jax(device), "torch": _torch})
+    ours = _minijit(cupy, cupy.asarray, cupy.asnumpy, device_clock)
+    return Compared((_cupy(cupy), _cupy_fuse(cupy), *found, ours), absent)
+
+
+def _found(makers: dict[str, Callable[[], System]]) -> tuple[dict[str, str], list[System]]:
+    absent, found = {}, []
+    for name, make in makers.items():
+        try:
+            found.append(make())
+        # Installed for another CUDA or Python, a library can fail to import in any way.
+        except Exception as error:
+            absent[name] = in_a_line(error)
+    return absent, found
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return what was raised, in one line that is not too long."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    return (text if isinstance(error, NotHereError) else f"{type(error).__name__}: {text}")[:200]
 
 
 def _bound(namespace: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,13 +141,13 @@ def _minijit(
     return System("minijit", minijit.__version__, prepare, put, wait, get, clock)
 
 
-def _torch() -> System | None:
+def _torch() -> System:
     """PyTorch's compiler, which takes NumPy code as it is; only where it has a GPU."""
     if importlib.util.find_spec("torch") is None:
-        return None
+        raise NotHereError("not installed")
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
-        return None
+        raise NotHereError("installed without a GPU that it can use")
 
     def prepare(function: Callable[..., Any]) -> Any:
         return torch.compile(torch.compiler.wrap_numpy(_bound(np, function)), dynamic=False)
@@ -125,17 +166,19 @@ def _torch() -> System | None:
     return System("torch", torch.__version__, prepare, put, wait, get, device_clock)
 
 
-def _jax(device: Device) -> System | None:
+def _jax(device: Device) -> System:
     """JAX is compared with where it is installed for the same device, and never required."""
     if importlib.util.find_spec("jax") is None:
-        return None
+        raise NotHereError("not installed")
     if device == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # The others need memory as well.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = importlib.import_module("jax")
     if (jax.default_backend() == "cpu") != (device == "cpu"):
-        return None
+        raise NotHereError(f"installed for {jax.default_backend()}")
+    # On a GPU it multiplies matrices with 10 bits unless told; the others take float32 whole.
+    jax.config.update("jax_default_matmul_precision", "highest")
     jnp = importlib.import_module("jax.numpy")
 
     def prepare(function: Callable[..., Any]) -> Any:

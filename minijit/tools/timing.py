@@ -91,6 +91,7 @@ def interleaved_medians(
     calls: Mapping[str, Callable[[int], Any]],
     seconds: float,
     clocks: Mapping[str, Clock] | None = None,
+    failed: dict[str, Exception] | None = None,
 ) -> dict[str, float]:
     """Time several calls in turn, so that a slow moment of the machine meets all of them alike.
 
@@ -98,21 +99,35 @@ def interleaved_medians(
         calls: For each name a function that makes the call n times and waits for the results.
         seconds: Time to spend on each; at least five samples are taken whatever that costs.
         clocks: The clock of each name that does not go by the host's.
+        failed: Where it is given, what a call raised is put into it, and the others go on.
 
     Returns:
-        For each name the median seconds of one call.
+        For each name that did not fail the median seconds of one call.
     """
-    inner = {name: _calls_in_a_sample(call) for name, call in calls.items()}
+    inner: dict[str, int] = {}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent = dict.fromkeys(calls, 0.0)
     pending = list(calls)
     while pending:
         for name in pending:
             clock = (clocks or {}).get(name, host_clock)
-            taken = clock(partial(calls[name], inner[name]))
+            try:
+                if name not in inner:
+                    inner[name] = _calls_in_a_sample(calls[name])
+                taken = clock(partial(calls[name], inner[name]))
+            except Exception as raised:
+                if failed is None:
+                    raise
+                failed[name] = raised
+                del samples[name]
+                continue
             samples[name].append(taken / inner[name])
             spent[name] += taken
-        pending = [name for name in pending if spent[name] < seconds or len(samples[name]) < 5]
+        pending = [
+            name
+            for name in pending
+            if name in samples and (spent[name] < seconds or len(samples[name]) < 5)
+        ]
     return {name: statistics.median(values) for name, values in samples.items()}
 
 

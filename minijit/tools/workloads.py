@@ -138,6 +138,31 @@ def dense_tanh_mean(xp: Any, x: Array, w: Array, b: Array) -> Array:
     return xp.mean(h * h, axis=-1)
 
 
+def dense_gelu(xp: Any, x: Array, w: Array, b: Array) -> Array:
+    """A dense layer: matmul, then bias and activation in one kernel."""
+    return gelu(xp, xp.matmul(x, w) + b)
+
+
+def column_sum(xp: Any, x: Array) -> Array:
+    """Sum of each column."""
+    return xp.sum(x, axis=0)
+
+
+def column_max(xp: Any, x: Array) -> Array:
+    """Largest of each column."""
+    return xp.max(x, axis=0)
+
+
+def largest(xp: Any, x: Array) -> Array:
+    """Largest of everything."""
+    return xp.max(x)
+
+
+def total(xp: Any, x: Array) -> Array:
+    """Sum of everything."""
+    return xp.sum(x)
+
+
 def pairwise_distances(xp: Any, a: Array, b: Array) -> Array:
     """Euclidean distance of each row of `a` to each row of `b`."""
     d = a[:, None, :] - b[None, :, :]
@@ -149,57 +174,65 @@ def scale_and_shift(xp: Any, x: Array) -> Array:
     return xp.add(x * 2.0, 1.0)
 
 
-def _normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+def normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+    """Return what makes an array of normally distributed numbers for each shape."""
     return lambda rng: tuple(rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
 
 
-def _positive(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+def positive(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+    """Return what makes an array of numbers from 0.5 to 1.5 for each shape."""
     return lambda rng: tuple(
         rng.random(shape, dtype=np.float32) + np.float32(0.5) for shape in shapes
     )
 
 
 def _adam_inputs(rng: np.random.Generator) -> tuple[HostArray, ...]:
-    return (*_normal(*[(1 << 20,)] * 3)(rng), *_positive((1 << 20,))(rng))
+    return (*normal(*[(1 << 20,)] * 3)(rng), *positive((1 << 20,))(rng))
 
 
 def _dense_inputs(rng: np.random.Generator) -> tuple[HostArray, ...]:
-    x, w, b = _normal((1024, 256), (256, 512), (512,))(rng)
+    x, w, b = normal((1024, 256), (256, 512), (512,))(rng)
     return x, w * np.float32(0.05), b
 
 
 WORKLOADS = (
-    Workload("gelu 4M", "elementwise", gelu, _normal((1 << 22,))),
-    Workload("saxpy chain 4M", "elementwise", saxpy_chain, _normal((), (1 << 22,), (1 << 22,))),
-    Workload("black-scholes 1M", "elementwise", black_scholes, _positive(*[(1 << 20,)] * 3)),
+    Workload("gelu 4M", "elementwise", gelu, normal((1 << 22,))),
+    Workload("saxpy chain 4M", "elementwise", saxpy_chain, normal((), (1 << 22,), (1 << 22,))),
+    Workload("black-scholes 1M", "elementwise", black_scholes, positive(*[(1 << 20,)] * 3)),
     Workload("adam 1M", "elementwise", adam, _adam_inputs),
-    Workload("softmax 4096x1024", "row", softmax, _normal((4096, 1024))),
-    Workload("softmax 64x65536", "row", softmax, _normal((64, 65536))),
-    Workload("layernorm 4096x1024", "row", layernorm, _normal((4096, 1024), (1024,), (1024,))),
-    Workload("rmsnorm 4096x1024", "row", rmsnorm, _normal((4096, 1024), (1024,))),
-    Workload("logsumexp 4096x1024", "row", logsumexp, _normal((4096, 1024))),
-    Workload("sum of squares 4M", "full", sum_of_squares, _normal((1 << 22,))),
-    Workload("column mean/var 8192x512", "column", column_statistics, _normal((8192, 512))),
+    Workload("softmax 4096x1024", "row", softmax, normal((4096, 1024))),
+    Workload("softmax 64x65536", "row", softmax, normal((64, 65536))),
+    Workload("layernorm 4096x1024", "row", layernorm, normal((4096, 1024), (1024,), (1024,))),
+    Workload("rmsnorm 4096x1024", "row", rmsnorm, normal((4096, 1024), (1024,))),
+    Workload("logsumexp 4096x1024", "row", logsumexp, normal((4096, 1024))),
+    Workload("sum of squares 4M", "full", sum_of_squares, normal((1 << 22,))),
+    Workload("column mean/var 8192x512", "column", column_statistics, normal((8192, 512))),
     Workload("dense tanh mean 1024x512", "library", dense_tanh_mean, _dense_inputs),
-    Workload("pairwise 512x512x32", "row", pairwise_distances, _normal((512, 32), (512, 32))),
-    Workload("scale and shift 8", "small", scale_and_shift, _normal((8,))),
-    Workload("softmax 4x8", "small", softmax, _normal((4, 8))),
+    Workload("pairwise 512x512x32", "row", pairwise_distances, normal((512, 32), (512, 32))),
+    Workload("scale and shift 8", "small", scale_and_shift, normal((8,))),
+    Workload("softmax 4x8", "small", softmax, normal((4, 8))),
 )
 
-_SWEEP_SIZE = 1 << 24
-_SWEEP: tuple[tuple[str, Callable[..., Any], int], ...] = (
+_ROWS: tuple[tuple[str, Callable[..., Any], int], ...] = (
     ("softmax", softmax, 0), ("layernorm", layernorm, 2), ("rmsnorm", rmsnorm, 1),
 )  # fmt: skip
-ROW_SWEEP = tuple(
-    Workload(
-        f"{name} {_SWEEP_SIZE // n}x{n}",
-        "row",
-        function,
-        _normal((_SWEEP_SIZE // n, n), *[(n,)] * vectors),
+
+
+def row_sweep(elements: int, lengths: Sequence[int]) -> tuple[Workload, ...]:
+    """Return softmax and the norms over rows of every length, about so many elements in all."""
+    return tuple(
+        Workload(
+            f"{name} {elements // n}x{n}",
+            "row",
+            function,
+            normal((elements // n, n), *[(n,)] * vectors),
+        )
+        for name, function, vectors in _ROWS
+        for n in lengths
     )
-    for name, function, vectors in _SWEEP
-    for n in (128, 512, 2048, 8192, 65536)
-)
+
+
+ROW_SWEEP = row_sweep(1 << 24, (128, 512, 2048, 8192, 65536))
 """Rows of every length over an array that is too large for a cache."""
 
 

@@ -1,4 +1,4 @@
-"""Where the tests of this folder run: on a GPU where there is one, and on a stand-in anywhere."""
+"""Where the tests of this folder run: on a GPU where there is one, on an emulated one anywhere."""
 
 from __future__ import annotations
 
@@ -12,43 +12,49 @@ import numpy as np
 import pytest
 
 import minijit
+from minijit.backends.base import Backend
 from minijit.backends.registry import get_backend
 from minijit.graph.tree import flatten, unflatten
 from minijit.runtime.pipeline import clear_kernels
-from tests.gpu.stand_in import SimtDevice, stand_in, stand_in_cupy
+from tests.gpu.stand_in import emulated_cuda
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """The device called ``cuda`` in a test.
+    """Where a test runs.
 
     Attributes:
-        stand_in: The device made of Python; None on a GPU.
+        device: `cuda`, or `cuda-emulated`.
     """
 
-    stand_in: SimtDevice | None
+    device: str
 
     @property
     def real(self) -> bool:
         """Whether it is a GPU."""
-        return self.stand_in is None
+        return self.device == "cuda"
+
+    @property
+    def backend(self) -> Backend:
+        """What compiles for it and launches there."""
+        return get_backend(self.device)
 
     def cupy(self) -> contextlib.AbstractContextManager[Any]:
-        """Let ``import cupy`` work."""
-        return contextlib.nullcontext() if self.stand_in is None else stand_in_cupy(self.stand_in)
+        """Let ``import cupy`` work, and the device called ``cuda`` be this one."""
+        return contextlib.nullcontext() if self.real else emulated_cuda()
 
     @property
     def xp(self) -> Any:
         """The array library: CuPy, or NumPy."""
-        return get_backend("cuda").xp
+        return self.backend.xp
 
     def size(self, real: int, here: int) -> int:
-        """Return a size for a GPU, or one that Python runs in a moment."""
+        """Return a size for a GPU, or one that the emulator runs in a moment."""
         return real if self.real else here
 
     def put(self, array: Any) -> Any:
         """Return an array of the device."""
-        return get_backend("cuda").asarray(array)
+        return self.backend.asarray(array)
 
     def get(self, tree: Any) -> Any:
         """Return a pytree with NumPy arrays."""
@@ -66,14 +72,14 @@ class Place:
             stream.synchronize()
 
 
-@pytest.fixture(params=["stand-in", pytest.param("gpu", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["cuda-emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """The GPU, and the stand-in, as the device on which everything runs."""
-    real = request.param == "gpu"
+    """The GPU, and the emulated one, as the device on which everything runs."""
+    here = Place(request.param)
     minijit.clear_caches()
     clear_kernels()
-    with _memory() if real else stand_in() as device, minijit.default_device("cuda"):
-        yield Place(None if real else device)
+    with _memory() if here.real else contextlib.nullcontext(), minijit.default_device(here.device):
+        yield here
     minijit.clear_caches()
     clear_kernels()
 

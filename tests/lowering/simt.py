@@ -312,7 +312,7 @@ def _stand_ins(state: _Block) -> dict[str, Any]:
         local=types.SimpleNamespace(array=_garbage),
         shared=types.SimpleNamespace(array=state.allocate),
     )
-    return {
+    stand_ins = {
         "advance": lambda position, step: position + step,
         "block_index": lambda: state.number,
         "cuda": namespace,
@@ -333,6 +333,9 @@ def _stand_ins(state: _Block) -> dict[str, Any]:
         "zero": lambda pointer: pointer.register.type(0),
         **{f"{name}_from_float": np.dtype(name).type for name in _integers()},
     }
+    # NumPy's conversions keep the signs of NaNs anyway.
+    signed = ("load", "load_tail", "load_vector", "round_half")
+    return stand_ins | {f"{name}_signed": stand_ins[name] for name in signed}
 
 
 def _integers() -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The comparison that all tests of the namespace make: eager, traced, plain NumPy code traced."""
+"""The comparison that all tests of the namespace make: eager, traced, plain code, compiled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minijit
 import minijit.numpy as jnp
 from minijit.graph.aval import ShapedArray
 from minijit.graph.check import check_jaxpr
-from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
+from minijit.graph.evaluate import evaluate
+from tests.conftest import Device
+from tests.ops.samples import assert_near
 
 Function = Callable[..., Any]
 
@@ -45,20 +48,27 @@ def assert_same(got: Any, want: Any) -> None:
 
 
 @pytest.fixture
-def same_as_numpy() -> Callable[..., None]:
-    """``check(f, *arrays)``: ``f(np, *arrays)`` is what ``f(jnp, ...)`` gives, eager and traced."""
+def same_as_numpy(device: Device) -> Callable[..., None]:
+    """``check(f, *arrays)``: ``f(np, *arrays)`` is what ``f(jnp, ...)`` gives, in every way.
 
-    def check(function: Function, *arrays: Any, eager: bool = True, plain: bool = True) -> None:
+    Eager and traced the bits are NumPy's, on one device; compiled, sums may be rounded otherwise.
+    """
+
+    def check(function: Function, *arrays: Any) -> None:
         wanted = leaves(function(np, *arrays))
-        ways = {"traced": evaluate(trace(lambda *ts: function(jnp, *ts), *arrays), arrays)}
-        if eager:
-            ways["eager"] = leaves(function(jnp, *arrays))
-        if plain:
-            ways["plain"] = evaluate(trace(lambda *ts: function(np, *ts), *arrays), arrays)
-        for way, results in ways.items():
-            assert len(results) == len(wanted), way
-            for got, want in zip(results, wanted, strict=True):
-                assert_same(got, want)
+        if device.name == "cpu":
+            ways = {
+                "traced": evaluate(trace(lambda *ts: function(jnp, *ts), *arrays), arrays),
+                "eager": leaves(function(jnp, *arrays)),
+                "plain": evaluate(trace(lambda *ts: function(np, *ts), *arrays), arrays),
+            }
+            for way, results in ways.items():
+                assert len(results) == len(wanted), way
+                for got, want in zip(results, wanted, strict=True):
+                    assert_same(got, want)
+        compiled = minijit.jit(lambda *ts: leaves(function(jnp, *ts)))
+        for got, want in zip(device.get(compiled(*map(device.put, arrays))), wanted, strict=True):
+            assert_near(got, want)
 
     return check
 

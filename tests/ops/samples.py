@@ -19,6 +19,7 @@ from minijit.lowering.source import Emitter
 __all__ = [
     "DTYPES",
     "assert_agrees",
+    "assert_near",
     "assert_same",
     "elementwise_primitives",
     "reduction_primitives",
@@ -229,6 +230,16 @@ def assert_same(got: Array, want: Array, operands: Sequence[Array], ulp: int = 0
             for i in where[:8]
         ]
         raise AssertionError(f"{len(where)} of {want.size} differ:\n" + "\n".join(shown))
+
+
+def assert_near(got: Any, want: Any, eps: float = 4) -> None:
+    """Assert shape, dtype, and values that are equal, or for floats ``eps`` roundings apart."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    if want.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol=eps * float(np.finfo(want.dtype).eps))
+    else:
+        np.testing.assert_array_equal(got, want)
 
 
 def _ordered(values: Array) -> Array:

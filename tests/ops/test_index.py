@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import minijit.numpy  # noqa: F401 - declares what tracers do
+import minijit
+import minijit.numpy
 from minijit.graph.errors import (
     ConcretizationTypeError,
     NonConcreteBooleanIndexError,
     TracerIntegerConversionError,
 )
-from minijit.graph.evaluate import evaluate
 from minijit.graph.trace import abstractify, trace_function
+from minijit.graph.evaluate import evaluate
+from tests.conftest import Device
 
 X = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
 
@@ -60,6 +62,13 @@ def test_index_is_numpys(name: str) -> None:
     assert got.dtype == X.dtype
     assert got.shape == X[index].shape
     np.testing.assert_array_equal(got, X[index])
+
+
+def test_compiled_indices_are_numpys(device: Device) -> None:
+    f = minijit.jit(lambda x: {name: x[index] for name, index in INDICES.items()})
+    for name, got in device.get(f(device.put(X))).items():
+        assert got.shape == X[INDICES[name]].shape, name
+        np.testing.assert_array_equal(got, X[INDICES[name]], err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import minijit
+from tests.conftest import Device
 from tests.ops.samples import assert_same, special_values
 
 DTYPES = tuple(
@@ -19,7 +20,7 @@ DTYPES = tuple(
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_casts(dtype: np.dtype[Any]) -> None:
+def test_casts(device: Device, dtype: np.dtype[Any]) -> None:
     x = special_values(dtype)
     if dtype.kind == "f":
         x = x[np.abs(x) < 100]  # beyond the target's limits C leaves the result open
@@ -28,7 +29,7 @@ def test_casts(dtype: np.dtype[Any]) -> None:
     def program(v: Any) -> list[Any]:
         return [v.astype(target) for target in DTYPES]
 
-    for target, got in zip(DTYPES, program(x), strict=True):
+    for target, got in zip(DTYPES, device.get(program(device.put(x))), strict=True):
         if dtype.kind == "f" and target.kind == "u":
             continue  # negative numbers, likewise
         with np.errstate(all="ignore"):
@@ -36,7 +37,7 @@ def test_casts(dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_extrema_of_special_values(dtype: np.dtype[Any]) -> None:
+def test_extrema_of_special_values(device: Device, dtype: np.dtype[Any]) -> None:
     """NaN wins, the first position wins, limits are no identity by accident."""
     corners = special_values(dtype)
     rng = np.random.default_rng(2)
@@ -49,5 +50,5 @@ def test_extrema_of_special_values(dtype: np.dtype[Any]) -> None:
         return [v.max(1), v.min(1), v.argmax(1), v.argmin(1), v.max(0), v.argmin(0), v.any(1)]
 
     want = [x.max(1), x.min(1), x.argmax(1), x.argmin(1), x.max(0), x.argmin(0), x.any(1)]
-    for got, wanted in zip(program(x), want, strict=True):
+    for got, wanted in zip(device.get(program(device.put(x))), want, strict=True):
         np.testing.assert_array_equal(np.asarray(got), wanted)

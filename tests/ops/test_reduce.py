@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 from numpy.exceptions import AxisError
 
+import minijit
 import minijit.numpy as mnp
 from minijit.graph.check import check_jaxpr
-from minijit.graph.evaluate import evaluate
 from minijit.graph.primitive import Monoid, Primitive, all_primitives
 from minijit.graph.trace import abstractify, trace_function
 from minijit.ops.define import reduction
 from minijit.ops.reduce import argmax_p, argmin_p
-from tests.ops.samples import DTYPES, reduction_primitives, special_values
+from minijit.graph.evaluate import evaluate
+from tests.conftest import Device
+from tests.ops.samples import DTYPES, assert_near, reduction_primitives, special_values
 
 Function = Callable[..., Any]
 
@@ -77,6 +79,24 @@ def test_result_types(name: str, dtype: np.dtype[Any]) -> None:
     function = getattr(np, name)
     assert_as_numpy(functools.partial(function, axis=1), x, rtol=2e-3)
     assert_as_numpy(function, x, rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_compiled_result_types(device: Device, dtype: np.dtype[Any]) -> None:
+    """What the sweeps of tests/test_numerics.py leave out, all in one program."""
+    x = np.array([[1, 0, 3], [1, 1, 2]], dtype)
+    names = ["std", "count_nonzero", "cumsum", "cumprod", "nansum", *["ptp"] * (dtype.kind != "b")]
+
+    def function(x: Any) -> dict[str, Any]:
+        return {
+            f"{name} {axis}": getattr(np, name)(x, axis=axis)
+            for name in names
+            for axis in (1, None)
+        }
+
+    want = function(x)
+    for name, got in device.get(minijit.jit(function)(device.put(x))).items():
+        assert_near(got, want[name])
 
 
 @pytest.mark.parametrize("axis", [(0, 0), (1, -3), 4, -5, (0, 7)], ids=str)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import re
 import types as python_types
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,14 @@ from minijit.backends.base import Binary
 from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
 
-__all__ = ["ComputeCapability", "CudaCompileError", "compile_ptx", "compile_source", "link"]
+__all__ = [
+    "ComputeCapability",
+    "CudaCompileError",
+    "compile_ptx",
+    "compile_source",
+    "link",
+    "source_file",
+]
 
 ComputeCapability = tuple[int, int]
 _HOPPER: ComputeCapability = (9, 0)
@@ -33,6 +41,9 @@ _REPORT = {
     "spill_loads": re.compile(r"(\d+) bytes spill loads"),
 }
 
+# Numba writes the working directory before the name of a file.
+_FILE = re.compile(r'"[^"\n]*(<minijit cuda [^"\n]*>)"')
+_VARIABLE = re.compile(r'^ *call void @"llvm\.dbg\.\w+".*\n', re.MULTILINE)
 _SHARED = re.compile(r"\.shared .*\[(\d+)\];")
 
 
@@ -40,22 +51,30 @@ class CudaCompileError(RuntimeError):
     """Numba or the linker refused a generated kernel; the message holds its source."""
 
 
-def compile_ptx(source: KernelSource, cc: ComputeCapability = _HOPPER) -> str:
+def compile_ptx(
+    source: KernelSource, cc: ComputeCapability = _HOPPER, *, lines: bool = False
+) -> str:
     """Return the PTX of ``source`` for compute capability ``cc``, its entry named as the kernel.
 
     The text is the same in every process. User arithmetic is not contracted to fma.
+
+    Args:
+        source: The kernel.
+        cc: What it is compiled for.
+        lines: Add ``.loc`` directives, which lead from an instruction to the line of the source
+            (file :func:`source_file`), for tools; binaries for devices are made without them.
 
     Raises:
         CudaCompileError: Numba cannot compile the text.
     """
     from numba.core import errors, types
 
-    function = python_function(source)
     pointers = [types.CPointer(numba_type(buffer.dtype)) for buffer in source.kernel.buffers]
     scalars = [numba_type(held_dtype(argument.dtype)) for argument in source.kernel.arguments]
     try:
-        with _lock, _current_device(cc):
-            name, ptx = _numba_ptx(function, types.void(*pointers, *scalars), cc, source.launch)
+        with _lock, _current_device(cc), _readable(source):
+            signature = types.void(*pointers, *scalars)
+            name, ptx = _numba_ptx(_function(source), signature, cc, source.launch, lines)
     except errors.NumbaError as error:
         raise CudaCompileError(f"Numba refused this kernel:\n{source.text}\n{error}") from error
     return _stable_names(ptx, name, source.kernel.name)
@@ -105,20 +124,37 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
     return from_dtype(dtype)
 
 
-def python_function(source: KernelSource) -> Callable[..., None]:
-    """Execute the module text of ``source`` and return its kernel as a plain Python function."""
-    filename = f"<minijit cuda {source.kernel.name}>"
-    # Numba and tracebacks read the lines of a function from here.
+def source_file(source: KernelSource) -> str:
+    """Return the name that the text of ``source`` has as a file: another one for another text."""
+    return f"<minijit cuda {source.kernel.name} {zlib.crc32(source.text.encode()):08x}>"
+
+
+@contextmanager
+def _readable(source: KernelSource) -> Iterator[None]:
+    """Let Numba's messages quote the source while it compiles."""
+    filename = source_file(source)
     linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
+    try:
+        yield
+    finally:
+        linecache.cache.pop(filename, None)
+
+
+def _function(source: KernelSource) -> Callable[..., None]:
+    """Execute the module text of ``source`` and return its kernel as a plain Python function."""
     module = python_types.ModuleType(source.kernel.name)
     module.__dict__.update(source.names)
-    exec(compile(source.text, filename, "exec"), module.__dict__)
+    exec(compile(source.text, source_file(source), "exec"), module.__dict__)
     function: Callable[..., None] = module.__dict__[source.kernel.name]
     return function
 
 
 def _numba_ptx(
-    function: Callable[..., None], signature: Any, cc: ComputeCapability, launch: Any
+    function: Callable[..., None],
+    signature: Any,
+    cc: ComputeCapability,
+    launch: Any,
+    lines: bool,
 ) -> tuple[str, str]:
     """Return the mangled entry name and the PTX.
 
@@ -130,13 +166,21 @@ def _numba_ptx(
 
     options = {"fastmath": False, "opt": 3, "fma": 0}
     result = compiler.compile_cuda(
-        function, signature.return_type, signature.args, nvvm_options=options, cc=cc
+        function,
+        signature.return_type,
+        signature.args,
+        lineinfo=lines,
+        nvvm_options=options,
+        cc=cc,
     )
     library, name = result.library, result.fndesc.llvm_func_name
     kernel = library.get_function(name)
     library._entry_name = name
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch.bounds)
+    if lines:
+        # Variables are of no use in PTX, and NVVM refuses what Numba says of some of them.
+        library._llvm_strs = [_VARIABLE.sub("", text) for text in library.llvm_strs]
     return name, library.get_asm_str(cc=cc)
 
 
@@ -171,4 +215,5 @@ def _stable_names(ptx: str, mangled: str, entry: str) -> str:
     def renamed(found: re.Match[str]) -> str:
         return names.setdefault(found[0], f"{entry}_shared_{len(names)}")
 
+    text = _FILE.sub(r'"\1"', text)
     return re.sub(r"\b_cudapy_smem\w*", renamed, text) + "\n"

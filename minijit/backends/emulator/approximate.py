@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minijit.backends.emulator.bfloat import packed_operation
 from minijit.backends.emulator.floating import finish
 from minijit.backends.emulator.operation import (
     NUMPY,
@@ -35,6 +36,8 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 @factory(*_FUNCTIONS)
 def _approximation(instruction: Instruction) -> Operation:
     flags, types = flags_and_types(instruction, ("approx", "ftz"))
+    if types and types[-1] in ("f16x2", "bf16", "bf16x2") and instruction.name in ("ex2", "tanh"):
+        return packed_operation(instruction)
     kinds = ("f32", "f64") if instruction.name == "rsqrt" else ("f32", "f16")
     if len(types) != 1 or types[0] not in kinds or "approx" not in flags:
         raise unknown(instruction)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from minijit.backends.emulator.instructions import operation
 from minijit.backends.emulator.operation import Array
+from minijit.backends.emulator.ptx import Instruction, Register
 
-__all__ = ["apply_atomic"]
+__all__ = ["SHORT_UPDATES", "apply_atomic"]
 
 _UPDATES: dict[str, Callable[..., Array]] = {
     "add": lambda old, a: old + a,
@@ -22,6 +24,14 @@ _UPDATES: dict[str, Callable[..., Array]] = {
     "inc": lambda old, a: np.asarray(np.where(old >= a, 0 * old, old + old.dtype.type(1))),
     "dec": lambda old, a: np.asarray(np.where((old == 0) | (old > a), a, old - 1)),
 }
+SHORT_UPDATES = {
+    f"add.{kind}": operation(
+        Instruction("add", ("rn", kind), None, (Register("_"),) * 3, 0)
+    ).compute
+    for kind in ("f16x2", "bf16", "bf16x2")
+}
+"""Updates of 16-bit floats that are kept as bits, by operation and type."""
+_UPDATES |= SHORT_UPDATES
 _AT_ONCE = {
     "add": np.add, "min": np.minimum, "max": np.maximum,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from minijit.backends.base import Binary
 from minijit.backends.cuda.backend import CudaBackend
-from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link
+from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link, source_file
 from minijit.backends.emulator.device import EmulatedDevice
+from minijit.backends.emulator.listing import with_listing
 from minijit.lowering.source import KernelSource
 
 __all__ = ["EmulatedBackend"]
 
 
 class EmulatedBackend(CudaBackend):
-    """Compiles as for a GPU, down to the cubin and its report, and runs the PTX."""
+    """Compiles as for a GPU, down to the cubin and its report, and runs the PTX.
+
+    The text has directives that lead to the generated source, which binaries for a GPU lack, and
+    the source itself as comments.
+    """
 
     name = "cuda-emulated"
 
@@ -24,6 +29,7 @@ class EmulatedBackend(CudaBackend):
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source; ``code`` is the PTX whose cubin has the resources."""
-        ptx = compile_ptx(source, self.cc)
+        ptx = compile_ptx(source, self.cc, lines=True)
         linked = link(ptx, self.cc)
-        return Binary(ptx.encode(), linked.entry, linked.resources)
+        code = with_listing(ptx, source_file(source), source.text).encode()
+        return Binary(code, linked.entry, linked.resources)

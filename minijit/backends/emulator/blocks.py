@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from minijit.backends.emulator.errors import PtxSyntaxError
-from minijit.backends.emulator.inline import Flat
+from minijit.backends.emulator.inline import GRID_BARRIER, Flat
 from minijit.backends.emulator.ptx import (
     Address,
     Instruction,
@@ -146,7 +146,8 @@ def _registers(operand: Operand) -> Iterator[Register]:
 
 def is_meeting(instruction: Instruction) -> bool:
     """Whether threads meet at the instruction."""
-    return instruction.name in _MEETINGS and "arrive" not in instruction.modifiers
+    grid = instruction.name == "call" and GRID_BARRIER in instruction.modifiers
+    return grid or (instruction.name in _MEETINGS and "arrive" not in instruction.modifiers)
 
 
 @dataclasses.dataclass(slots=True)

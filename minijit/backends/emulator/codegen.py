@@ -24,6 +24,7 @@ from minijit.backends.emulator.ptx import (
     Operand,
     Pair,
     Register,
+    Symbol,
     Vector,
 )
 
@@ -106,7 +107,8 @@ class _Writer(MemoryWriter):
         scope = dict(self.names)
         exec(compile(text, f"<block {block.rank[1]}>", "exec"), scope)
         meeting = block.instructions[0] if block.meeting else None
-        soft = {name: RAW[self.bits(name)] for name in inputs if name not in _needed(items)}
+        needed = _needed(items)
+        soft = {name: RAW[self.bits(name)] for name in inputs if name not in needed}
         return CompiledBlock(block, scope["run"], inputs, outputs, meeting, soft, text)
 
     # Instructions.
@@ -129,6 +131,11 @@ class _Writer(MemoryWriter):
             self.atomic(item)
         elif name in _MEETING:
             self.meeting(item)
+        elif name == "call":
+            symbols = [operand for operand in item.operands if isinstance(operand, Symbol)]
+            places = ", ".join(str(self.address_of(symbol)) for symbol in symbols)
+            call = f"g.call_{item.modifiers[0].strip('_')}"
+            self.line(f"{call}({self.keep(item, 'i')}, {self.guard(item)}, {places})")
         elif name in ("trap", "brkpt"):
             self.line(f"g.trap({self.keep(item, 'i')}, {self.guard(item)})")
         else:
@@ -247,7 +254,7 @@ class _Writer(MemoryWriter):
             self.assign(target, "g.active_mask()", "u32")
             return
         target, *sources = item.operands
-        predicate = method == "vote" or (method == "match" and False)
+        predicate = method == "vote"
         mark = self.keep(item, "i")
         values = []
         for place, source in enumerate(sources):
@@ -289,7 +296,7 @@ def _needed(items: Iterable[Instruction]) -> set[str]:
     for item in items:
         if item.name == "mov" and isinstance(item.operands[1], Vector) and item.guard is None:
             continue
-        plain = dataclasses.replace(item, guard=None)
+        plain = item if item.guard is None else dataclasses.replace(item, guard=None)
         found |= {register.name for register in reads(plain)}
         if item.guard is not None:
             found.add(item.guard.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from minijit.backends.emulator.atomics import SHORT_UPDATES
 from minijit.backends.emulator.codegen_values import ValueWriter
 from minijit.backends.emulator.operation import NUMPY, RAW
 from minijit.backends.emulator.ptx import (
@@ -122,13 +123,18 @@ class MemoryWriter(ValueWriter):
             allowed = modifier in _HINTS or modifier in NUMPY or modifier in _ATOMICS
             if not allowed and modifier.split("::")[0] not in _SPACES:
                 raise self.unknown()
-        if len(names) != 1 or kind in ("f16x2", "bf16", "bf16x2", "pred"):
+        if len(names) != 1 or kind == "pred":
             raise self.unknown()
+        (name,) = names
+        if kind in ("f16x2", "bf16", "bf16x2"):
+            name = f"{name}.{kind}"
+            if name not in SHORT_UPDATES:
+                raise self.unknown()
         codes = ", ".join(self.value(value, kind) for value in values)
         wanted = target.name != "_"
         self.line(
             f"old = g.atomic({self.keep(item, 'i')}, {(spaces or ['generic'])[0]!r}, "
-            f"{names[0]!r}, {self.place(address)}, ({codes},), {self.guard(item)}, {wanted})"
+            f"{name!r}, {self.place(address)}, ({codes},), {self.guard(item)}, {wanted})"
         )
         if wanted:
             self.assign(target, "old", kind)

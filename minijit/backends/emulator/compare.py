@@ -10,6 +10,7 @@ from minijit.backends.emulator.bfloat import from_bfloat
 from minijit.backends.emulator.floating import flush
 from minijit.backends.emulator.operation import (
     NUMPY,
+    RAW,
     Array,
     Operation,
     factory,
@@ -44,6 +45,12 @@ _FLOAT: dict[str, Comparison] = {
     "nan": _either_nan,
     "num": lambda a, b: ~_either_nan(a, b),
 }
+_HALVES = {"f16x2": "f16", "bf16x2": "bf16"}
+_ONES = 0xFFFFFFFF
+_TRUE = {"u32": _ONES, "s32": _ONES, "b32": _ONES, "u16": 0xFFFF, "s16": 0xFFFF}
+_TRUE |= {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
+_TRUE |= {"f16x2": 0x3C003C00, "bf16x2": 0x3F803F80}
+"""What ``set`` writes where a comparison holds."""
 _JOINS: dict[str, Comparison] = {
     "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
 }  # fmt: skip
@@ -89,21 +96,37 @@ def _both(result: Array) -> tuple[Array, Array]:
 @factory("set")
 def _set(instruction: Instruction) -> Operation:
     flags, types = flags_and_types(instruction, (*_FLOAT, *_INTEGER, *_JOINS, "ftz"))
-    if len(types) != 2 or types[0] not in ("u32", "s32", "b32", "f32"):
+    if len(types) != 2 or types[0] not in _TRUE:
         raise unknown(instruction)
     result, kind = types
-    compare = _comparison(instruction, kind, flags)
+    packed = kind in _HALVES
+    if packed and result not in ("u32", "s32", "b32", kind):
+        raise unknown(instruction)
+    compare = _comparison(instruction, _HALVES.get(kind, kind), flags)
     join = next((_JOINS[flag] for flag in _JOINS if flag in flags), None)
-    true = NUMPY[result](1.0) if result == "f32" else np.array([-1]).astype(NUMPY[result])[0]
+    true, false = (np.array([n]).astype(RAW[WIDTHS[result]])[0] for n in (_TRUE[result], 0))
 
     def compute(a: Array, b: Array, *c: Array) -> Array:
         found = compare(a, b)
         if join is not None:
             found = join(found, *c)
-        return np.asarray(np.where(found, true, NUMPY[result](0)))
+        return np.asarray(np.where(found, true, false)).view(NUMPY[result])
+
+    def both(a: Array, b: Array, *c: Array) -> Array:
+        low, high = (
+            compute(*(half(x, shift, kind) for x in (a, b)), *c) & np.array(mask, true.dtype)
+            for shift, mask in ((0, 0xFFFF), (16, 0xFFFF0000))
+        )
+        return np.asarray(low | high)
 
     sources = (kind, kind) if join is None else (kind, kind, "pred")
-    return Operation(compute, sources, (result,))
+    return Operation(both if packed else compute, sources, (result,))
+
+
+def half(pair: Array, shift: int, kind: str) -> Array:
+    """One of the two 16-bit floats of a register."""
+    bits = (pair >> np.uint32(shift)).astype(np.uint16)
+    return bits.view(np.float16) if kind == "f16x2" else bits
 
 
 @factory("selp")

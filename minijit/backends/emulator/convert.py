@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
-from minijit.backends.emulator.bfloat import from_bfloat, to_bfloat
+from minijit.backends.emulator.bfloat import (
+    from_bfloat,
+    positive_bfloat,
+    round_bfloat,
+    to_bfloat,
+)
+from minijit.backends.emulator.eight_bits import EIGHT_BITS, eight_bit_operation
 from minijit.backends.emulator.exact import round_fraction
 from minijit.backends.emulator.floating import canonical, flush, saturate
 from minijit.backends.emulator.operation import (
@@ -20,7 +27,7 @@ from minijit.backends.emulator.operation import (
     unknown,
 )
 from minijit.backends.emulator.ptx import WIDTHS, Instruction
-from minijit.backends.emulator.rounding import narrow
+from minijit.backends.emulator.rounding import narrow, two_sum
 
 __all__: list[str] = []
 
@@ -31,10 +38,15 @@ _DIGITS = {"f16": (11, -24), "f32": (24, -149), "f64": (53, -1074)}
 
 @factory("cvt")
 def _convert(instruction: Instruction) -> Operation:
-    flags, types = flags_and_types(instruction, (*_WHOLE, *_MODES, "ftz", "sat", "relu", "pack"))
-    if len(types) != 2 or flags & {"relu", "pack"}:
+    allowed = (*_WHOLE, *_MODES, "ftz", "sat", "relu", "satfinite")
+    flags, types = flags_and_types(instruction, allowed)
+    if len(types) != 2:
         raise unknown(instruction)
     to, of = types
+    if to in EIGHT_BITS or of in EIGHT_BITS:
+        return eight_bit_operation(instruction, to, of, flags)
+    if "satfinite" in flags or ("relu" in flags and to not in ("f16x2", "bf16", "bf16x2")):
+        raise unknown(instruction)
     if to in ("f16x2", "bf16x2"):
         return _pack(instruction, to, of, flags)
     if to == "bf16" or of == "bf16":
@@ -132,23 +144,60 @@ def _between_floats(to: str, of: str, flags: frozenset[str]) -> Callable[[Array]
 
 
 def _bfloat(instruction: Instruction, to: str, of: str, flags: frozenset[str]) -> Operation:
-    if to == "bf16" and of == "f32" and flags <= {"rn", "rz"}:
-        mode = "rz" if "rz" in flags else "rn"
-        return Operation(lambda a: to_bfloat(a, mode), (of,), (to,))
-    if of == "bf16" and to in ("f32", "f64") and not flags:
-        return Operation(lambda a: from_bfloat(a).astype(NUMPY[to]), (of,), (to,))
-    raise unknown(instruction)
+    if of == "bf16":
+        if to == "bf16" and len(flags) == 1 and flags <= set(_WHOLE):
+            (name,) = flags
+            return Operation(lambda a: to_bfloat(_WHOLE[name](from_bfloat(a))), (of,), (to,))
+        if "relu" in flags or to == "bf16":
+            raise unknown(instruction)
+        single = _convert(_between(instruction, to, "f32", flags)).compute if to != "f32" else None
+        compute = from_bfloat if single is None else lambda a: single(from_bfloat(a))
+        return Operation(compute, (of,), (to,))
+    modes = flags - {"relu"}
+    if len(modes) != 1 or not modes <= set(_MODES):
+        raise unknown(instruction)
+    (mode,) = modes
+    relu = "relu" in flags
+
+    def rounded(a: Array) -> Array:
+        result = to_bfloat(a, mode) if of == "f32" else round_bfloat(*_halves(a), mode)
+        return positive_bfloat(result) if relu else result
+
+    return Operation(rounded, (of,), (to,))
+
+
+def _between(instruction: Instruction, to: str, of: str, flags: frozenset[str]) -> Instruction:
+    """Return the conversion with the same flags between other types."""
+    modifiers = (*sorted(flags), to, of)
+    return dataclasses.replace(instruction, modifiers=modifiers)
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """Return numbers of any type as float64 and what that lost."""
+    if a.dtype.itemsize < 8 or a.dtype.kind == "f":
+        wide = a.astype(np.float64)
+        return wide, np.zeros_like(wide)
+    low = a & a.dtype.type(0x7FF)
+    return two_sum((a - low).astype(np.float64), low.astype(np.float64))
 
 
 def _pack(instruction: Instruction, to: str, of: str, flags: frozenset[str]) -> Operation:
-    if of != "f32" or not flags <= {"rn", "rz"}:
+    if of != "f32" or not flags <= {"rn", "rz", "relu"}:
         raise unknown(instruction)
-    mode = "rz" if "rz" in flags else "rn"
+    relu = "relu" in flags
     if to == "bf16x2":
-        half: Callable[[Array], Array] = lambda a: to_bfloat(a, mode)  # noqa: E731
+        mode = "rz" if "rz" in flags else "rn"
+
+        def half(a: Array) -> Array:
+            bits = to_bfloat(a, mode)
+            return positive_bfloat(bits) if relu else bits
     else:
         convert = _between_floats("f16", "f32", flags)
-        half = lambda a: convert(a).view(np.uint16)  # noqa: E731
+
+        def half(a: Array) -> Array:
+            value = convert(a)
+            value = np.where(value <= 0, np.float16(0), value) if relu else value
+            return value.view(np.uint16)
 
     def compute(high: Array, low: Array) -> Array:
         return half(high).astype(np.uint32) << np.uint32(16) | half(low)

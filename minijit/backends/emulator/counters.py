@@ -9,10 +9,27 @@ import numpy as np
 from minijit.backends.emulator.memory import Buffer
 from minijit.backends.emulator.operation import Array
 
-__all__ = ["Counters"]
+__all__ = ["Counters", "Traffic"]
 
 _SECTOR_BITS = 5
 _BANKS = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Traffic:
+    """Sectors of one buffer.
+
+    Attributes:
+        asked: How many its warps ask for, one that two requests need counted twice.
+        distinct: How many different ones.
+    """
+
+    asked: int = 0
+    distinct: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Return the sums."""
+        return Traffic(self.asked + other.asked, self.distinct + other.distinct)
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,6 +48,7 @@ class Counters:
         divergent_branches: Those at which its threads go both ways.
         barriers: Barriers that a block passes.
         atomics: Atomic operations of threads.
+        traffic: Of each buffer, by its address and whether it is written.
     """
 
     thread_instructions: int = 0
@@ -44,7 +62,9 @@ class Counters:
     divergent_branches: int = 0
     barriers: int = 0
     atomics: int = 0
+    traffic: dict[tuple[int, bool], Traffic] = dataclasses.field(default_factory=dict)
     _touched: dict[tuple[int, bool], Array] = dataclasses.field(default_factory=dict)
+    _asked: dict[tuple[int, bool], int] = dataclasses.field(default_factory=dict)
 
     def global_access(
         self, buffer: Buffer, starts: Array, warps: Array, width: int, writes: bool
@@ -60,14 +80,27 @@ class Counters:
             starts, sectors = (np.broadcast_to(x, warps.shape) for x in (starts, sectors))
         # A request is what one warp asks for at once; threads may ask for the same bytes.
         _, counts = _distinct(warps, starts)
-        self.sectors += _distinct(warps, sectors)[0]
+        asked = _distinct(warps, sectors)[0]
+        self.sectors += asked
+        self._asked[key] = self._asked.get(key, 0) + asked
         per_sector = 32 // width
         self.fewest_sectors += int((-(-counts // per_sector)).sum())
 
     def close(self) -> None:
         """Turn what was touched into numbers, at the end of a launch."""
-        self.distinct_sectors += sum(int(t.sum()) for t in self._touched.values())
+        for key, touched in self._touched.items():
+            found = Traffic(self._asked[key], int(touched.sum()))
+            self.distinct_sectors += found.distinct
+            self.traffic[key] = self.traffic.get(key, Traffic()) + found
         self._touched.clear()
+        self._asked.clear()
+
+    def add(self, other: Counters) -> None:
+        """Add what another launch cost."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for key, found in other.traffic.items():
+            self.traffic[key] = self.traffic.get(key, Traffic()) + found
 
     def shared_access(self, starts: Array, warps: Array, width: int) -> None:
         """Count an access to shared memory; ``starts`` are bytes."""
@@ -94,6 +127,9 @@ class Counters:
         yes = np.bincount(warps[taken], minlength=size)
         self.branches += int((present > 0).sum())
         self.divergent_branches += int(((yes > 0) & (yes < present)).sum())
+
+
+_SUMS = tuple(f.name for f in dataclasses.fields(Counters) if f.type == "int")
 
 
 def _distinct(groups: Array, values: Array) -> tuple[int, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.memory import GlobalMemory
 from minijit.backends.emulator.program import Program
 
-__all__ = ["DeviceArray", "EmulatedDevice"]
+__all__ = ["DeviceArray", "EmulatedDevice", "Launch"]
 
 
 class DeviceArray(np.ndarray[Any, np.dtype[Any]]):
@@ -23,11 +24,34 @@ class DeviceArray(np.ndarray[Any, np.dtype[Any]]):
     __slots__ = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch that was counted.
+
+    Attributes:
+        code: The PTX text.
+        grid: Blocks.
+        block: Threads of a block.
+        shared: Bytes of dynamic shared memory.
+        values: The bytes of each parameter.
+        counters: What it cost.
+    """
+
+    code: bytes
+    grid: int
+    block: int
+    shared: int
+    values: tuple[bytes, ...]
+    counters: Counters
+
+
 class EmulatedDevice:
     """Implements :class:`minijit.backends.cuda.device.Device` without hardware.
 
     Attributes:
+        counting: Whether launches are counted.
         counters: By kernel, what its launches cost, when counting is on.
+        launches: Those that were counted, in order.
         memory: The address space.
     """
 
@@ -50,7 +74,8 @@ class EmulatedDevice:
         self.compute_capability = compute_capability
         self.memory = GlobalMemory()
         self.counters: dict[str, Counters] = {}
-        self._count = count
+        self.launches: list[Launch] = []
+        self.counting = count
         self._order = None if block_order is None else np.random.default_rng(block_order)
         # One kernel at a time, as on one stream.
         self._lock = threading.RLock()
@@ -64,17 +89,21 @@ class EmulatedDevice:
         program = Program.of(code.decode(), entry, self.memory)
         sizes = [variable.size for variable in program.flat.params]
 
-        def launch(arguments: int) -> None:
+        def run(arguments: int) -> None:
             slots = (ctypes.c_uint64 * len(sizes)).from_address(arguments)
             values = [ctypes.string_at(slot, n) for slot, n in zip(slots, sizes, strict=True)]
             with self._lock:
-                counters = self.counters.setdefault(entry, Counters()) if self._count else None
+                counters = Counters() if self.counting else None
                 program.launch(
                     self.memory, values, (grid, 1, 1), (block, 1, 1),
                     shared=shared, counters=counters, order=self._order,
                 )  # fmt: skip
+                if counters is not None:
+                    self.counters.setdefault(entry, Counters()).add(counters)
+                    launch = Launch(code, grid, block, shared, tuple(values), counters)
+                    self.launches.append(launch)
 
-        return launch
+        return run
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Allocate memory that counts as unwritten and reads as NaN."""
@@ -84,9 +113,11 @@ class EmulatedDevice:
         return array.view(DeviceArray)
 
     def asarray(self, value: Any) -> Any:
-        """Copy to the device; arrays that are there stay."""
+        """Copy to the device, also from a GPU; arrays that are there stay."""
         if isinstance(value, DeviceArray):
             return value
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+            value = value.get()
         return np.array(value).view(DeviceArray)
 
     def pointer(self, array: Any) -> int:

@@ -26,6 +26,7 @@ __all__ = ["MODES", "canonical", "finish", "flush"]
 MODES = ("rn", "rz", "rm", "rp")
 _FLAGS = (*MODES, "ftz", "sat", "noftz")
 _SMALLEST_NORMAL = np.float32(2.0**-126)
+_MORE_FLAGS = {"min": ("NaN",), "max": ("NaN",), "div": ("approx", "full"), "fma": ("relu",)}
 # Results that are NaN have these bits; float64 keeps the bits of an operand.
 _NANS = {4: 0x7FFFFFFF, 2: 0x7FFF}
 
@@ -54,8 +55,8 @@ def saturate(x: Array) -> Array:
 
 
 def finish(compute: Callable[..., Array], flags: frozenset[str]) -> Callable[..., Array]:
-    """Add what the modifiers ``ftz`` and ``sat`` say around ``compute``."""
-    if not flags & {"ftz", "sat"}:
+    """Add what the modifiers ``ftz``, ``relu`` and ``sat`` say around ``compute``."""
+    if not flags & {"ftz", "sat", "relu"}:
         return lambda *args: canonical(compute(*args))
 
     def run(*args: Array) -> Array:
@@ -64,6 +65,8 @@ def finish(compute: Callable[..., Array], flags: frozenset[str]) -> Callable[...
         result = compute(*args)
         if "ftz" in flags and result.dtype == np.float32:
             result = flush(result)
+        if "relu" in flags:
+            result = np.where(result <= 0, result.dtype.type(0), result)
         return saturate(result) if "sat" in flags else canonical(result)
 
     return run
@@ -117,9 +120,9 @@ def _arithmetic(instruction: Instruction) -> Operation:
         if name == "fma":
             raise unknown(instruction)
         return integer_operation(instruction)
-    more = {"min": ("NaN",), "max": ("NaN",), "div": ("approx", "full")}.get(name, ())
+    more = _MORE_FLAGS.get(name, ())
     flags, types = flags_and_types(instruction, (*_FLAGS, *more))
-    if len(types) != 1:
+    if len(types) != 1 or ("relu" in flags and kind != "f16"):
         raise unknown(instruction)
     if name == "neg" and "ftz" not in flags:
         # A sign is flipped in NaN too.
@@ -181,12 +184,8 @@ def float_compute(
 
 def half_fma(a: Array, b: Array, c: Array, mode: str) -> Array:
     """``a * b + c`` of float16, rounded once."""
-    product = a.astype(np.float64) * b
-    wide = c.astype(np.float64)
-    total = product + wide
-    part = total - product
-    lost = (product - (total - part)) + (wide - part)
-    return rounding.narrow(total, np.where(np.isfinite(lost), lost, 0), mode, np.float16)
+    total, lost = rounding.two_sum(a.astype(np.float64) * b, c.astype(np.float64))
+    return rounding.narrow(total, lost, mode, np.float16)
 
 
 @factory("sqrt", "rcp")

@@ -8,7 +8,6 @@ import numpy as np
 
 from minijit.backends.emulator import warp
 from minijit.backends.emulator.atomics import apply_atomic
-from minijit.backends.emulator.block_access import BlockAccess
 from minijit.backends.emulator.errors import (
     EmulationError,
     MemoryAccessError,
@@ -19,11 +18,12 @@ from minijit.backends.emulator.layout import SHARED_WINDOW
 from minijit.backends.emulator.memory import Fault
 from minijit.backends.emulator.operation import Array
 from minijit.backends.emulator.ptx import Instruction
+from minijit.backends.emulator.system_calls import SystemCalls
 
 __all__ = ["Group"]
 
 
-class Group(GlobalAccess, BlockAccess):
+class Group(GlobalAccess, SystemCalls):
     """Lanes with all that a kernel can ask of them; compiled blocks call these methods."""
 
     __slots__ = ()
@@ -117,7 +117,7 @@ class Group(GlobalAccess, BlockAccess):
                 spread = np.zeros(self.size, np.uint64)
                 spread[slice(None) if chosen is None else chosen] = addresses
                 starts, threads, warps = self._shared(item, spread, width, chosen)
-                view = self.batch.shared.atomic(starts, threads, warps, width)
+                view = self.batch.shared.atomic(starts, threads, warps, width, name == "cas")
                 places = starts // width
             elif space == "global":
                 memory = self.batch.memory
@@ -146,6 +146,13 @@ class Group(GlobalAccess, BlockAccess):
     def _where(self) -> tuple[Array, Array]:
         return self.pick(self.batch.lane), self.pick(self.batch.warp)
 
+    def _there(self, members: Array) -> Array:
+        """Return which of the threads that a mask names exist; all that do are here."""
+        if self.batch.alive is None:
+            return members
+        lanes, warps = self._where()
+        return members & warp.ballots(np.ones(lanes.shape, np.bool_), lanes, warps)
+
     def shuffle(
         self, item: Instruction, values: Array, by: Array, clamp: Array, members: Array
     ) -> tuple[Array, Array]:
@@ -165,17 +172,17 @@ class Group(GlobalAccess, BlockAccess):
     def vote(self, item: Instruction, value: Array, members: Array) -> tuple[Array]:
         """Vote."""
         mode = next(m for m in item.modifiers if m in ("ballot", "any", "all", "uni"))
-        return (warp.vote(mode, value, members, *self._where()),)
+        return (warp.vote(mode, value, self._there(members), *self._where()),)
 
     def match(self, item: Instruction, value: Array, members: Array) -> tuple[Array, Array]:
         """Find threads with the same value."""
         mode = "all" if "all" in item.modifiers else "any"
-        return warp.matches(mode, value, members, *self._where())
+        return warp.matches(mode, value, self._there(members), *self._where())
 
     def reduce(self, item: Instruction, value: Array, members: Array) -> tuple[Array]:
         """Combine the values of a warp."""
         name = next(m for m in item.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
-        return (warp.reductions(name, value, members, *self._where()),)
+        return (warp.reductions(name, value, self._there(members), *self._where()),)
 
     def active_mask(self) -> Array:
         """Return the threads of each warp that are here."""

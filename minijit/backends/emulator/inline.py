@@ -25,9 +25,15 @@ from minijit.backends.emulator.ptx import (
     Vector,
 )
 
-__all__ = ["Flat", "flatten"]
+__all__ = ["GRID_BARRIER", "SYSTEM_CALLS", "Flat", "flatten"]
 
 _DEEPEST = 64
+GRID_BARRIER = "cudaCGSynchronize"
+SYSTEM_CALLS = {
+    "vprintf": 3, "malloc": 2, "free": 1, "__assertfail": 5,
+    "cudaCGGetIntrinsicHandle": 2, GRID_BARRIER: 3,
+}  # fmt: skip
+"""Functions that no text defines, with the number of their results and arguments."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +82,9 @@ class _Inliner:
         self.variables: list[Variable] = []
         self.body: list[Instruction | Label] = []
         self.depths: list[int] = []
-        self.calls = 0
+        self.calls = self.places = 0
+        self.taken = _taken(module)
+        self.open: list[str] = []
 
     def function(
         self, function: Function, bound: Mapping[str, str], depth: int, end: str | None
@@ -84,6 +92,7 @@ class _Inliner:
         """Append a function; ``bound`` names its parameters, ``end`` is where it returns to."""
         if depth > _DEEPEST:
             raise EmulationError(f"{function.name} calls itself; recursion is not emulated")
+        self.open.append(function.name)
         suffix = f"#{self.calls}" if depth else ""
         names = dict(bound)
         for prefix, count, kind in function.registers:
@@ -110,6 +119,7 @@ class _Inliner:
                 self._append(jump, depth)
             else:
                 self._append(_instruction(item, names), depth)
+        self.open.pop()
 
     def _append(self, item: Instruction | Label, depth: int) -> None:
         self.body.append(item)
@@ -124,14 +134,30 @@ class _Inliner:
         arguments: tuple[Operand, ...] = ()
         if operands and isinstance(operands[0], Vector):
             arguments = operands[0].parts
+        if call.guard is not None:
+            raise UnknownInstructionError(f"a predicated call at PTX line {call.line}")
+        if isinstance(target, Register):
+            self._indirect(call, target, results, arguments, names, depth)
+            return
+        if isinstance(target, Symbol) and target.name in SYSTEM_CALLS:
+            self._system_call(call, target.name, (*results, *arguments), names, depth)
+            return
         callee = self.functions.get(target.name) if isinstance(target, Symbol) else None
         if callee is None:
-            name = target.name if isinstance(target, Symbol | Register) else str(target)
+            name = target.name if isinstance(target, Symbol) else str(target)
             raise UnknownInstructionError(
                 f"call of {name}, which has no body, at PTX line {call.line}"
             )
-        if call.guard is not None:
-            raise UnknownInstructionError(f"a predicated call at PTX line {call.line}")
+        self._enter(callee, results, arguments, names, depth)
+
+    def _enter(
+        self,
+        callee: Function,
+        results: tuple[Operand, ...],
+        arguments: tuple[Operand, ...],
+        names: Mapping[str, str],
+        depth: int,
+    ) -> None:
         self.calls += 1
         end = f"$end#{self.calls}"
         formal = (*callee.results, *callee.params)
@@ -142,17 +168,87 @@ class _Inliner:
         self.function(callee, bound, depth + 1, end)
         self._append(Label(end), depth)
 
+    def _indirect(
+        self,
+        call: Instruction,
+        target: Register,
+        results: tuple[Operand, ...],
+        arguments: tuple[Operand, ...],
+        names: Mapping[str, str],
+        depth: int,
+    ) -> None:
+        """Compare the address with those of all functions that may be meant."""
+        shape = (len(results), len(arguments))
+        self.places += 1
+        end = f"$called@{self.places}"
+        for name in self.taken:
+            callee = self.functions[name]
+            if (len(callee.results), len(callee.params)) != shape or name in self.open:
+                continue
+            self.places += 1
+            chosen, other = f"%chosen@{self.places}", f"$other@{self.places}"
+            self.registers[chosen] = 1
+            operands = (Register(chosen), _renamed(target, names), Symbol(name))
+            self._new(call, "setp.eq.u64", operands, None, depth)
+            self._new(call, "bra", (Symbol(other),), Register(chosen, negated=True), depth)
+            self._enter(callee, results, arguments, names, depth)
+            self._new(call, "bra", (Symbol(end),), None, depth)
+            self._append(Label(other), depth)
+        self._new(call, "trap", (), None, depth)
+        self._append(Label(end), depth)
+
+    def _new(
+        self,
+        call: Instruction,
+        opcode: str,
+        operands: tuple[Operand, ...],
+        guard: Register | None,
+        depth: int,
+    ) -> None:
+        name, *modifiers = opcode.split(".")
+        made = Instruction(name, tuple(modifiers), guard, operands, call.line, call.source)
+        self._append(made, depth)
+
+    def _system_call(
+        self,
+        call: Instruction,
+        name: str,
+        operands: tuple[Operand, ...],
+        names: Mapping[str, str],
+        depth: int,
+    ) -> None:
+        """Keep a call of what the driver provides: its name is the modifier."""
+        if len(operands) != SYSTEM_CALLS[name]:
+            raise UnknownInstructionError(f"a call of {name} at PTX line {call.line}")
+        kept = dataclasses.replace(call, modifiers=(name,), operands=operands)
+        self._append(_instruction(kept, names), depth)
+
+
+def _taken(module: Module) -> tuple[str, ...]:
+    """Return the functions whose addresses the code or the variables hold."""
+    found = {symbol.name for v in module.variables for _, symbol in v.addresses}
+    for function in module.functions:
+        for item in function.body:
+            if isinstance(item, Instruction) and item.name in ("mov", "st"):
+                found |= {o.name for o in item.operands if isinstance(o, Symbol)}
+    return tuple(sorted(found & {function.name for function in module.functions}))
+
 
 def _instruction(item: Instruction, names: Mapping[str, str]) -> Instruction:
+    # Written out: dataclasses.replace takes several times as long, and there are many.
     guard = _renamed(item.guard, names) if item.guard else None
     assert guard is None or isinstance(guard, Register)
-    operands = tuple(_renamed(operand, names) for operand in item.operands)
-    return dataclasses.replace(item, guard=guard, operands=operands)
+    operands = tuple([_renamed(operand, names) for operand in item.operands])
+    return Instruction(item.name, item.modifiers, guard, operands, item.line, item.source)
 
 
 def _renamed(operand: Operand, names: Mapping[str, str]) -> Operand:
-    if isinstance(operand, Register | Symbol):
-        return dataclasses.replace(operand, name=names.get(operand.name, operand.name))
+    if isinstance(operand, Register):
+        name = names.get(operand.name)
+        return operand if name is None else Register(name, operand.negated)
+    if isinstance(operand, Symbol):
+        name = names.get(operand.name)
+        return operand if name is None else Symbol(name, operand.offset)
     if isinstance(operand, Address):
         base = _renamed(operand.base, names)
         assert not isinstance(base, Address | Vector | Pair)

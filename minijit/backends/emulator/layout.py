@@ -12,11 +12,13 @@ from minijit.backends.emulator.errors import EmulationError
 from minijit.backends.emulator.memory import GlobalMemory
 from minijit.backends.emulator.ptx import Variable
 
-__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "Layout", "lay_out"]
+__all__ = ["CODE_WINDOW", "LOCAL_WINDOW", "SHARED_WINDOW", "Layout", "lay_out"]
 
 SHARED_WINDOW = 1 << 36
 LOCAL_WINDOW = 2 << 36
-"""Where generic addresses find the shared memory of a block and the local memory of a thread."""
+CODE_WINDOW = 3 << 36
+"""Where generic addresses find the shared memory of a block and the local memory of a thread;
+addresses of functions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,9 +40,15 @@ class Layout:
     owners: tuple[Any, ...]
 
 
-def lay_out(variables: Sequence[Variable], memory: GlobalMemory) -> Layout:
-    """Give every variable its place; global and constant ones are put into ``memory``."""
-    addresses: dict[str, int] = {}
+def lay_out(
+    variables: Sequence[Variable], memory: GlobalMemory, placed: Layout | None = None
+) -> Layout:
+    """Give every variable its place; global and constant ones are put into ``memory``.
+
+    Variables that ``placed`` has stay where they are.
+    """
+    addresses: dict[str, int] = dict(placed.addresses) if placed else {}
+    variables = [variable for variable in variables if variable.name not in addresses]
     sizes = {"shared": 0, "local": 0}
     owners = []
     # What the launch sizes, the dynamic part, comes after everything else.
@@ -67,8 +75,10 @@ def lay_out(variables: Sequence[Variable], memory: GlobalMemory) -> Layout:
             address = addresses[symbol.name] + symbol.offset
             target[offset : offset + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)
             target.flags.writeable = writeable
-    spaces = {v.name: "local" if v.space == "param" else v.space for v in variables}
-    return Layout(addresses, spaces, sizes["shared"], sizes["local"], tuple(owners))
+    spaces = dict(placed.spaces) if placed else {}
+    spaces |= {v.name: "local" if v.space == "param" else v.space for v in variables}
+    kept = placed.owners if placed else ()
+    return Layout(addresses, spaces, sizes["shared"], sizes["local"], (*kept, *owners))
 
 
 def _pairs(variables: Sequence[Variable], owners: Sequence[Any]) -> list[tuple[Variable, Any]]:

@@ -38,6 +38,7 @@ class Machine:
         self.registers: dict[str, Array] = {}
         self.waiting: dict[int, Array | None] = {0: batch.alive}
         self.steps = self.number = 0
+        self.there = _bits_of_warps(batch)
         self.ended = batch.size - (batch.size if batch.alive is None else batch.alive.size)
 
     def run(self) -> None:
@@ -72,8 +73,13 @@ class Machine:
             item = self.blocks[number].meeting
             assert item is not None
             is_barrier = item.name in ("bar", "barrier") and "warp" not in item.modifiers
-            if whole:
-                together: Array | None = lanes
+            together: Array | None = lanes
+            if item.name == "call":
+                # All of the grid is in one batch.
+                together = self._whole_grid(lanes)
+                is_barrier = True
+            elif whole:
+                pass
             elif item.name == "activemask":
                 together = lanes
             elif is_barrier:
@@ -101,7 +107,13 @@ class Machine:
     def _pick(self, values: Array, lanes: Array | None) -> Array:
         return values if lanes is None else values[lanes]
 
+    def _whole_grid(self, lanes: Array | None) -> Array | None:
+        alive = self.batch.size if self.batch.alive is None else self.batch.alive.size
+        return lanes if lanes is None or lanes.size == alive else lanes[:0]
+
     def _whole_blocks(self, lanes: Array | None) -> Array | None:
+        if lanes is None or lanes is self.batch.alive:
+            return lanes
         blocks = self._pick(self.batch.block, lanes)
         count = np.bincount(blocks, minlength=len(self.batch.numbers))
         complete = count == self.batch.threads
@@ -120,7 +132,11 @@ class Machine:
         present = ballots(np.ones(lanes.shape, np.bool_), *(
             self._pick(x, lanes) for x in (self.batch.lane, self.batch.warp)
         ))  # fmt: skip
-        here = np.broadcast_to(members & ~present == 0, lanes.shape)
+        missing = np.broadcast_to(members & ~present, lanes.shape)
+        if missing.any():
+            # A mask may name threads that the last warp of a block does not have.
+            missing = missing & self.there[self.batch.warp[lanes]]
+        here = missing == 0
         return lanes if here.all() else lanes[here]
 
     def _members(self, compiled: CompiledBlock, lanes: Array) -> Array:
@@ -133,7 +149,10 @@ class Machine:
         return np.array([value & 0xFFFFFFFF], np.uint32)
 
     def _pass_barrier(self, lanes: Array | None) -> None:
-        blocks = np.unique(self._pick(self.batch.block, lanes))
+        if lanes is None or lanes is self.batch.alive:
+            blocks = np.arange(len(self.batch.numbers))
+        else:
+            blocks = np.nonzero(np.bincount(self.batch.block[lanes]))[0]
         self.batch.shared.barrier(blocks)
         if self.batch.counters is not None:
             self.batch.counters.barriers += blocks.size
@@ -271,8 +290,26 @@ class Machine:
             return
         assert before is not None
         assert lanes is not None
-        merged = np.sort(np.concatenate((before, lanes)))
-        self.waiting[target] = None if merged.size == self.batch.size else merged
+        batch = self.batch
+        if batch.alive is not None and before.size + lanes.size == batch.alive.size:
+            self.waiting[target] = batch.alive
+        elif before.size + lanes.size == batch.size:
+            self.waiting[target] = None
+        else:
+            # Two runs in order: a stable sort merges them.
+            merged = np.concatenate((before, lanes))
+            merged.sort(kind="stable")
+            self.waiting[target] = merged
+
+
+def _bits_of_warps(batch: Batch) -> Array:
+    """Return a mask for each warp of the threads that it has."""
+    alive = np.ones(batch.size, np.bool_)
+    if batch.alive is not None:
+        alive[:] = False
+        alive[batch.alive] = True
+    packed = np.packbits(alive.reshape(-1, 32), axis=1, bitorder="little")
+    return packed.view(np.uint32)[:, 0]
 
 
 _NONE: Array = np.zeros(0, np.int64)

@@ -18,12 +18,12 @@ import numpy as np
 from minijit.backends.emulator.errors import MemoryAccessError, UninitialisedReadError
 from minijit.backends.emulator.operation import Array
 
-__all__ = ["POISON", "Buffer", "Fault", "GlobalMemory"]
+__all__ = ["POISON", "RANGE_BITS", "Buffer", "Fault", "GlobalMemory"]
 
-_RANGE_BITS = 36
+RANGE_BITS = 36
 _FIRST = 16
 # A negative or a large offset from a buffer stays in the buffer's own range.
-_MIDDLE = 1 << (_RANGE_BITS - 1)
+_MIDDLE = 1 << (RANGE_BITS - 1)
 POISON = 0xFFFBFDFE
 """Every word of fresh memory: float16, float32 and float64 read it as NaN."""
 _POISON_BYTES = np.frombuffer(POISON.to_bytes(4, "little"), np.uint8)
@@ -56,7 +56,7 @@ class Buffer:
     def __init__(self, number: int, data: Array, host: int, writable: bool) -> None:
         """Give ``data`` (uint8), which lies at ``host``, the range of that number."""
         # Aligned as an allocation on a GPU is, wherever NumPy put it.
-        self.address = (number << _RANGE_BITS) + _MIDDLE
+        self.address = (number << RANGE_BITS) + _MIDDLE
         self.host = host
         self.bytes = data
         self.size = data.size
@@ -99,7 +99,9 @@ class Buffer:
 
     def mark_fresh(self) -> None:
         """Fill with poison and take everything as not written."""
-        self.bytes[:] = np.resize(_POISON_BYTES, self.size)
+        self.view(4).fill(POISON)
+        rest = self.size & 3
+        self.bytes[self.size - rest :] = _POISON_BYTES[:rest]
         self.unwritten = np.ones(self.size, np.bool_)
 
     def is_poison(self, starts: Array) -> Array:
@@ -121,17 +123,19 @@ class Buffer:
 class GlobalMemory:
     """The address space of one device."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._numbers = itertools.count(_FIRST)
+    def __init__(self, first: int = _FIRST) -> None:
+        """Start empty; ranges are numbered from ``first`` on."""
+        self._numbers = itertools.count(first)
         self._by_number: dict[int, Buffer] = {}
         self._by_owner: dict[int, Buffer] = {}
+        self._heap: dict[int, Array] = {}
         self._lock = threading.RLock()
 
-    def adopt(self, array: Array) -> Buffer:
+    def adopt(self, array: Array, number: int | None = None) -> Buffer:
         """Return the buffer that holds ``array``, whose memory becomes addressable if need be.
 
-        Views share the buffer of the array that owns the memory.
+        Views share the buffer of the array that owns the memory. Its range is the next one, or
+        the one with that ``number``, which must be below the first.
         """
         owner = _owner(array)
         with self._lock:
@@ -141,13 +145,28 @@ class GlobalMemory:
             low, high = np.lib.array_utils.byte_bounds(owner)
             raw = (ctypes.c_uint8 * max(high - low, 1)).from_address(low)
             data = np.ctypeslib.as_array(raw)[: high - low]
-            number = next(self._numbers)
+            number = next(self._numbers) if number is None else number
             buffer = Buffer(number, data, low, owner.flags.writeable or array.flags.writeable)
             self._by_number[number] = buffer
             self._by_owner[id(owner)] = buffer
             # The buffer must not keep the owner: its range ends with the array.
             weakref.finalize(owner, self._forget, number, id(owner)).atexit = False
             return buffer
+
+    def allocate(self, size: int) -> int:
+        """Return the address of fresh memory, which stays until it is freed; 0 for no bytes."""
+        if not size:
+            return 0
+        data = np.empty(size, np.uint8)
+        buffer = self.adopt(data)
+        buffer.mark_fresh()
+        self._heap[buffer.address] = data
+        return buffer.address
+
+    def free(self, address: int) -> None:
+        """Give back what :meth:`allocate` returned, or 0; ``KeyError`` for anything else."""
+        if address:
+            del self._heap[address]
 
     def _forget(self, number: int, owner: int) -> None:
         with self._lock:
@@ -172,7 +191,7 @@ class GlobalMemory:
 
     def find(self, address: int) -> Buffer | None:
         """Return the buffer in whose range ``address`` lies, if it still exists."""
-        return self._by_number.get(address >> _RANGE_BITS)
+        return self._by_number.get(address >> RANGE_BITS)
 
     def locate(self, addresses: Array, width: int) -> tuple[Buffer, Array]:
         """Return the one buffer of all ``addresses`` (uint64) and their element numbers.

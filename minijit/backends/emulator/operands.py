@@ -49,6 +49,8 @@ def operand(text: str, names: Mapping[str, str]) -> Operand:
         return Immediate(_integer(text.rstrip("U")))
     if _DECIMAL.fullmatch(text):
         return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), 64)
+    if text == "WARP_SZ":
+        return Immediate(32)
     negated = text.startswith("!")
     text = text.lstrip("!")
     text = names.get(text, text)

@@ -34,6 +34,7 @@ NUMPY: dict[str, Any] = {"pred": np.bool_, "f16": np.float16, "f32": np.float32,
 NUMPY |= {f"b{n}": RAW[n] for n in (8, 16, 32, 64)} | {f"u{n}": RAW[n] for n in (8, 16, 32, 64)}
 NUMPY |= {"s8": np.int8, "s16": np.int16, "s32": np.int32, "s64": np.int64}
 NUMPY |= {"f16x2": np.uint32, "bf16": np.uint16, "bf16x2": np.uint32, "tf32": np.uint32}
+NUMPY |= {"e4m3x2": np.uint16, "e5m2x2": np.uint16}
 """As what an operand of a type is computed; bfloat16 and pairs are raw bits."""
 
 

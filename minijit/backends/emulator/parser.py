@@ -64,6 +64,7 @@ class _Parser:
         target = 0
         variables: list[Variable] = []
         functions: list[Function] = []
+        external: set[Variable] = set()
         rest = list(statements(text))
         for _, line in rest:
             # Files may be listed after the code that refers to them.
@@ -83,11 +84,17 @@ class _Parser:
             elif found := re.match(r"(?:\.(?:visible|extern|weak|common) )*\.(\w+)", line):
                 if found[1] in _SPACES:
                     variables.append(self._variable(line))
+                    external |= {variables[-1]} if ".extern " in line else set()
                 elif found[1] not in _IGNORED:
                     raise ValueError(f"unknown directive {line!r}")
             else:
                 raise ValueError(f"cannot read {line!r}")
-        return Module(text, target, tuple(variables), tuple(functions))
+        # What several linked texts declare is one variable: the one that is defined.
+        by_name: dict[str, Variable] = {}
+        for variable in variables:
+            if variable.name not in by_name or by_name[variable.name] in external:
+                by_name[variable.name] = variable
+        return Module(text, target, tuple(by_name.values()), tuple(functions))
 
     def _end(self, rest: Sequence[Statement], place: int) -> int:
         depth = 0
@@ -118,7 +125,7 @@ class _Parser:
             elif text.endswith(":"):
                 code.append(Label(scopes[-1].get(text[:-1], text[:-1])))
             elif text.startswith(".reg"):
-                _, kind, names = text.split(None, 2)
+                kind, names = text.removeprefix(".reg").split(None, 1)
                 registers += [self._register(n, kind[1:], scopes) for n in split_list(names)]
             elif text.startswith(".loc "):
                 parts = text.replace(",", " ").split()

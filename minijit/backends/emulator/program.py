@@ -13,12 +13,13 @@ from minijit.backends.emulator.blocks import build_blocks
 from minijit.backends.emulator.codegen import CompiledBlock, compile_block
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.errors import UnknownInstructionError
-from minijit.backends.emulator.inline import Flat, flatten
+from minijit.backends.emulator.image import Image
+from minijit.backends.emulator.inline import GRID_BARRIER, Flat, flatten
 from minijit.backends.emulator.lanes import At
 from minijit.backends.emulator.layout import Layout, lay_out
+from minijit.backends.emulator.listing import quoted
 from minijit.backends.emulator.machine import Machine
 from minijit.backends.emulator.memory import GlobalMemory
-from minijit.backends.emulator.parser import parse
 from minijit.backends.emulator.ptx import WIDTHS, Instruction
 
 __all__ = ["Program"]
@@ -35,6 +36,7 @@ class Program:
         flat: Its code without calls.
         layout: Where its variables lie.
         blocks: Its compiled blocks.
+        meets_grid: Whether it has a barrier for the whole grid.
         unit: Bytes of the smallest access to shared memory, in which races are looked for.
         text: The PTX.
     """
@@ -43,6 +45,7 @@ class Program:
     layout: Layout
     blocks: tuple[CompiledBlock, ...]
     unit: int
+    meets_grid: bool
     text: str
 
     @staticmethod
@@ -53,8 +56,13 @@ class Program:
             PtxSyntaxError: the text cannot be read.
             UnknownInstructionError: the emulator lacks an instruction.
         """
-        flat = flatten(parse(text), entry)
-        layout = lay_out(flat.variables, memory)
+        return Program.of_image(Image.of((text,), memory), entry, memory)
+
+    @staticmethod
+    def of_image(image: Image, entry: str, memory: GlobalMemory) -> Program:
+        """Make kernel ``entry`` of linked texts ready; raises as :meth:`of` does."""
+        flat = flatten(image.module, entry)
+        layout = lay_out(flat.variables, memory, image.layout)
         names = [variable.name for variable in flat.params]
         try:
             blocks = tuple(
@@ -63,7 +71,8 @@ class Program:
         except UnknownInstructionError as error:
             raise UnknownInstructionError(f"kernel {entry}, {error}") from None
         items = [item for item in flat.body if isinstance(item, Instruction)]
-        return Program(flat, layout, blocks, _smallest(items), text)
+        meets_grid = any(item.name == "call" and GRID_BARRIER in item.modifiers for item in items)
+        return Program(flat, layout, blocks, _smallest(items), meets_grid, image.module.text)
 
     def launch(
         self,
@@ -99,7 +108,7 @@ class Program:
         count = grid[0] * grid[1] * grid[2]
         numbers = np.arange(count) if order is None else order.permutation(count)
         width = -(-(block[0] * block[1] * block[2]) // 32) * 32
-        together = max(lanes // width, 1)
+        together = count if self.meets_grid else max(lanes // width, 1)
         size = -(-self.layout.shared // 16) * 16 + shared if shared else self.layout.shared
         with np.errstate(all="ignore"):
             for first in range(0, count, together):
@@ -119,11 +128,13 @@ class Program:
         item, lane = fault.instruction, fault.lane
         line = self.text.splitlines()[item.line - 1].strip()
         source = f" ({item.source[0]}:{item.source[1]})" if item.source else ""
+        written = quoted(self.text, *item.source) if item.source else None
+        quote = f"\n  which comes from: {written}" if written else ""
         thread = _coordinates(int(batch.thread[lane]), batch.extent)
         block = _coordinates(int(batch.numbers[batch.block[lane]]), batch.grid)
         raise fault.kind(
             f"kernel {self.flat.name}, block {block}, thread {thread}: {fault.message}\n"
-            f"  PTX line {item.line}{source}: {line}"
+            f"  PTX line {item.line}{source}: {line}{quote}"
         ) from None
 
 

@@ -23,6 +23,7 @@ __all__ = [
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128}
 WIDTHS |= {f"{kind}{bits}": bits for kind in "suf" for bits in (8, 16, 32, 64)}
 WIDTHS |= {"f16x2": 32, "bf16": 16, "bf16x2": 32, "tf32": 32, "u16x2": 32, "s16x2": 32}
+WIDTHS |= {"e4m3x2": 16, "e5m2x2": 16}
 """Bits of each type."""
 
 

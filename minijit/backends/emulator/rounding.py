@@ -13,7 +13,7 @@ import numpy as np
 from minijit.backends.emulator.exact import exact_fma
 from minijit.backends.emulator.operation import Array
 
-__all__ = ["add", "divide", "fma32", "fma64", "multiply", "narrow", "root"]
+__all__ = ["add", "divide", "fma32", "fma64", "multiply", "narrow", "root", "two_sum"]
 
 _SPLIT = 2.0**27 + 1
 _TIE_BITS = np.uint32(0x1FFFFFFF)
@@ -25,6 +25,12 @@ def _lost(a: Array, b: Array, total: Array) -> Array:
     """``a + b - total`` exactly (Knuth's TwoSum)."""
     part = total - a
     return np.asarray((a - (total - part)) + (b - part))
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """``a + b`` rounded, and what the rounding lost; nothing where the sum is not finite."""
+    total = np.asarray(a + b)
+    return total, _finite(_lost(a, b, total))
 
 
 def _step(value: Array, lost: Array, mode: str) -> Array:

@@ -22,6 +22,7 @@ __all__ = ["SharedMemory"]
 _NOBODY = -1
 _SEVERAL = -2
 _ATOMICALLY = -3
+_MOST_PENDING = 128
 
 
 class SharedMemory:
@@ -46,9 +47,18 @@ class SharedMemory:
         self._clock = np.zeros(blocks * warps, np.int32)
         self._block_start = np.zeros(blocks, np.int32)
         self._warps = warps
+        # Reads that are not noted yet: a barrier of all blocks makes that needless.
+        self._pending: list[tuple[Array, Array, Array]] = []
+        # Whether anything was written since such a barrier, and whether everything was before it.
+        self._dirty = self._complete = False
 
     def barrier(self, blocks: Array) -> None:
         """Order everything before against everything after, in these blocks."""
+        if blocks.size == self._block_start.size:
+            self._pending.clear()
+            self._complete = self._complete or bool(self._ever.all())
+            self._dirty = False
+        self._settle()
         clock = self._clock.reshape(-1, self._warps)
         now = clock[blocks].max(axis=1) + 1
         clock[blocks] = now[:, None]
@@ -56,6 +66,7 @@ class SharedMemory:
 
     def warp_barrier(self, warps: Array) -> None:
         """The same between the threads of these warps (numbered through the batch)."""
+        self._settle()
         self._clock[warps] += 1
 
     def _check(self, offsets: Array, width: int) -> None:
@@ -80,11 +91,20 @@ class SharedMemory:
         """Read ``width`` bytes at each of ``starts`` for ``threads`` (numbered in the block)."""
         places = starts // self.unit
         for extra in range(max(width // self.unit, 1)):
-            self._note_read(places + extra, threads, warps)
+            here = places + extra if extra else places
+            if not self._complete:
+                self._complain_unwritten(here)
+            if self._dirty:
+                self._meet(self._written, self._written_at, here, threads, warps)
+            self._pending.append((here, threads, warps))
+        if len(self._pending) > _MOST_PENDING:
+            self._settle()
         return np.asarray(self._views[width][starts >> (width.bit_length() - 1)])
 
     def store(self, starts: Array, threads: Array, warps: Array, width: int, values: Array) -> None:
         """Write ``values``."""
+        self._settle()
+        self._dirty = True
         places = starts // self.unit
         view, index = self._views[width], starts >> (width.bit_length() - 1)
         values = np.broadcast_to(values, index.shape)
@@ -98,14 +118,23 @@ class SharedMemory:
             message = f"threads write different values at once to {self._where(starts[lane])}"
             raise Fault(SharedRaceError, lane, message)
 
-    def atomic(self, starts: Array, threads: Array, warps: Array, width: int) -> Array:
-        """Note an atomic operation; return the view and let the caller compute."""
+    def atomic(
+        self, starts: Array, threads: Array, warps: Array, width: int, compares: bool
+    ) -> Array:
+        """Note an atomic operation; return the view and let the caller compute.
+
+        An operation that ``compares`` sees for itself whether what was read before still holds:
+        loops around a compare-and-swap start with a plain read.
+        """
+        self._settle()
+        self._dirty = True
         places = starts // self.unit
         marker = np.full(threads.shape, _ATOMICALLY, np.int32)
         for extra in range(max(width // self.unit, 1)):
             self._complain_unwritten(places + extra)
             self._meet(self._written, self._written_at, places + extra, marker, warps)
-            self._meet(self._read, self._read_at, places + extra, marker, warps)
+            if not compares:
+                self._meet(self._read, self._read_at, places + extra, marker, warps)
             self._written[places + extra] = _ATOMICALLY
             self._written_at[places + extra] = self._clock[warps]
         return self._views[width]
@@ -117,9 +146,13 @@ class SharedMemory:
             message = f"{self._where(places[lane] * self.unit)} was never written"
             raise Fault(UninitialisedReadError, lane, message)
 
+    def _settle(self) -> None:
+        """Note the reads that were put off; their warps have passed no barrier since."""
+        for places, threads, warps in self._pending:
+            self._note_read(places, threads, warps)
+        self._pending.clear()
+
     def _note_read(self, places: Array, threads: Array, warps: Array) -> None:
-        self._complain_unwritten(places)
-        self._meet(self._written, self._written_at, places, threads, warps)
         now = self._clock[warps]
         before = self._read[places]
         fresh = (before == _NOBODY) | (

@@ -40,7 +40,8 @@ def compute(opcode: str, columns: list[list[int]], operands: str = "") -> list[l
 
 
 def _plain(kind: str) -> str:
-    return {"f16x2": "b32", "bf16": "b16", "bf16x2": "b32"}.get(kind, kind)
+    short = {"f16x2": "b32", "bf16": "b16", "bf16x2": "b32", "e4m3x2": "b16", "e5m2x2": "b16"}
+    return short.get(kind, kind)
 
 
 def rng(seed: str) -> np.random.Generator:

@@ -14,6 +14,7 @@ from typing import Any
 __all__ = ["INTEGER", "Float", "as_bits", "as_value", "bits_of", "float_operation", "to_float"]
 
 FORMATS = {"f16": ("e", 11, -14, 16), "f32": ("f", 24, -126, 32), "f64": ("d", 53, -1022, 64)}
+FORMATS["bf16"] = ("", 8, -126, 16)
 CANONICAL = {"f16": 0x7FFF, "f32": 0x7FFFFFFF}
 
 

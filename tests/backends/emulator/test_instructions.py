@@ -335,6 +335,7 @@ def test_carries_make_long_numbers(width: int) -> None:
     assert compute(f"madc.hi.cc.{kind}", [*columns, carry]) == want
 
 
+# In test_short_floats.py and test_rare_instructions.py.
 TESTED_ELSEWHERE = {"slct", "set", "mad24", "dp2a"}
 
 

@@ -94,6 +94,24 @@ def test_votes() -> None:
     assert set(out[164:]) == {0xFFFFFFF0}
 
 
+def votes_of_ten(out: Any) -> None:
+    i = cuda.threadIdx.x
+    out[i] = uint32(cuda.ballot_sync(0xFFFFFFFF, i % 3 == 0))
+    out[i + 10] = uint32(cuda.all_sync(0xFFFFFFFF, i < 10))
+    out[i + 20] = uint32(cuda.match_any_sync(0xFFFFFFFF, i // 4))
+    same, every = cuda.match_all_sync(0xFFFFFFFF, int32(7))
+    out[i + 30] = uint32(same) if every else uint32(0)
+
+
+def test_votes_of_a_short_warp() -> None:
+    out = np.zeros(40, U32)
+    run(votes_of_ten, out, block=10)
+    assert set(out[:10]) == {0b1001001001}
+    assert set(out[10:20]) == {1}
+    assert out[20:30].tolist() == [0xF] * 4 + [0xF0] * 4 + [0x300] * 2
+    assert set(out[30:]) == {0x3FF}
+
+
 def block_votes(out: Any) -> None:
     i = cuda.threadIdx.x
     out[i] = cuda.syncthreads_count(int32(i % 5 == 0))

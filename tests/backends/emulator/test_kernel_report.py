@@ -1,0 +1,181 @@
+"""Reports of whole programs: what they say, what they leave alone, and what they must not find."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijit
+from minijit.debug import KernelReport, LaunchReport, LibraryStep, kernel_report
+from minijit.tools import workloads
+from minijit.tools.workloads import Workload
+
+F32 = np.float32
+RANDOM = np.random.default_rng(3)
+MAP = ("gelu", "saxpy chain", "black-scholes", "adam")
+
+
+def normal(*shape: int, dtype: Any = F32) -> Any:
+    return (RANDOM.standard_normal(shape) * 8).astype(dtype)
+
+
+def of(function: Callable[..., Any], *arrays: Any, **options: Any) -> KernelReport:
+    """The report of a function over a namespace, whose results must be those of NumPy."""
+    report = kernel_report(lambda *a: function(np, *a), *arrays, **options)
+    expected = workloads.as_tuple(function(np, *(a.astype(np.float64) for a in arrays)))
+    assert workloads.largest_error(workloads.as_tuple(report.outputs), expected) < 1e-5
+    return report
+
+
+def is_lean(report: KernelReport, most: float) -> None:
+    """Assert that no kernel moves more than ``most`` times the fewest bytes, or wastes else."""
+    assert report.kernels
+    for kernel in report.kernels:
+        assert kernel.fewest_bytes > 0
+        assert kernel.bytes <= most * kernel.fewest_bytes, report
+        assert kernel.bank_conflicts == kernel.atomics == 0, report
+        assert kernel.stack == kernel.spill_stores == kernel.spill_loads == 0, report
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("size", [1 << 14, 10_003, 65_573])
+def test_contiguous_maps(dtype: str, size: int) -> None:
+    x, y = normal(size, dtype=dtype), normal(size, dtype=dtype)
+    report = kernel_report(lambda x, y: x * y + x, x, y)
+    np.testing.assert_array_equal(report.outputs, x * y + x)
+    is_lean(report, 1.05)
+    assert report.bytes <= 1.05 * report.program_bytes
+
+
+ROWS = {
+    "softmax": (workloads.softmax, 0),
+    "layernorm": (workloads.layernorm, 2),
+    "rmsnorm": (workloads.rmsnorm, 1),
+    "logsumexp": (workloads.logsumexp, 0),
+}
+
+
+@pytest.mark.parametrize(
+    "shape", [(64, 128), (16, 1000), (8, 4096), (4, 8192), (2, 16384)], ids=str
+)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name: str, shape: tuple[int, int]) -> None:
+    function, vectors = ROWS[name]
+    report = of(function, normal(*shape), *(normal(shape[1]) for _ in range(vectors)))
+    assert len(report.kernels) == 1
+    is_lean(report, 1.05)
+
+
+@pytest.mark.parametrize(("name", "passes"), [("softmax", 5), ("rmsnorm", 3), ("logsumexp", 2)])
+def test_few_long_rows_are_split(name: str, passes: int) -> None:
+    function, vectors = ROWS[name]
+    x = normal(2, 65536)
+    report = of(function, x, *(normal(65536) for _ in range(vectors)))
+    is_lean(report, 1.05)
+    # Reads and writes of a whole array: one for each reduction and two for the result; softmax
+    # also stores its exponentials.
+    assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
+
+
+@pytest.mark.parametrize("shape", [(512, 96), (1024, 512), (300, 100)], ids=str)
+def test_column_sums(shape: tuple[int, int]) -> None:
+    is_lean(of(lambda xp, x: xp.sum(x, axis=0), normal(*shape)), 1.2)
+
+
+# 300 rows of 100 columns are not held: the second reduction reads them again.
+@pytest.mark.parametrize(
+    ("shape", "most"), [((512, 96), 1.2), ((1024, 512), 1.2), ((300, 100), 2.4)], ids=str
+)
+def test_column_statistics(shape: tuple[int, int], most: float) -> None:
+    is_lean(of(workloads.column_statistics, normal(*shape)), most)
+
+
+@pytest.mark.parametrize("make", [lambda f: f, minijit.jit], ids=["plain", "jitted"])
+def test_a_strided_program_is_found_out(make: Any) -> None:
+    def strided(x: Any) -> Any:
+        return x[::16] + F32(1)
+
+    (kernel,) = kernel_report(make(strided), normal(1 << 14)).kernels
+    # One element of 4 bytes in a sector of 32: coalescing is bad though no sector is read twice.
+    assert kernel.sectors > 4 * kernel.fewest_by_request
+    assert kernel.excess <= 1.05
+
+
+@pytest.mark.parametrize("name", MAP)
+@pytest.mark.parametrize("cc", [(8, 0), (10, 0)], ids=["8.0", "10.0"])
+def test_workloads_on_other_architectures(name: str, cc: tuple[int, int]) -> None:
+    found: Workload = next(w for w in workloads.WORKLOADS if w.name.startswith(name))
+    inputs = [x[:10_000] if x.ndim else x for x in found.make_inputs()]
+    report = kernel_report(lambda *a: found.function(np, *a), *inputs, compute_capability=cc)
+    assert report.compute_capability == cc
+    is_lean(report, 1.05)
+
+
+def test_what_a_report_says() -> None:
+    x = normal(16, 1024)
+    report = of(workloads.softmax, x)
+    (kernel,) = report.kernels
+    assert kernel.elements == x.size
+    assert kernel.instructions == round(kernel.instructions_per_element * x.size)
+    assert kernel.grid * kernel.block * 8 == x.size
+    assert kernel.fewest_bytes == 2 * x.nbytes == report.program_bytes
+    assert kernel.schedule.startswith("row: ")
+    assert kernel.barriers == 32
+    assert 0 < kernel.lanes_used <= 1
+    assert 0 < kernel.registers < 255
+    assert {t.name: t.sectors for t in kernel.traffic} == {"a_0": 2048, "out0": 2048}
+    assert json.loads(json.dumps(report.as_dict()))["steps"][0]["excess"] == 1.0
+    text = str(report)
+    _, heads, row, *_ = text.splitlines()
+    assert heads.startswith("step")
+    assert row.startswith(kernel.name)
+    assert len(heads) == len(row)
+
+
+def test_library_steps_are_listed() -> None:
+    report = of(workloads.dense_tanh_mean, normal(32, 64) / 64, normal(64, 48) / 8, normal(48))
+    assert [type(step) for step in report.steps] == [LibraryStep, LaunchReport]
+    assert "library: matmul" in str(report)
+
+
+def test_broadcast_operands_count_once_but_say_so() -> None:
+    report = of(workloads.rmsnorm, normal(16, 1024), normal(1024))
+    (kernel,) = report.kernels
+    (gain,) = (t for t in kernel.traffic if t.broadcast)
+    assert (gain.fewest, gain.sectors) == (128, 16 * 128)
+    assert kernel.bytes == 32 * (kernel.sectors - gain.sectors + gain.fewest)
+
+
+def test_ordinary_programs_are_left_alone(counts: Any) -> None:
+    f = minijit.jit(lambda x, k: (x * k).sum(), static_argnames="k")
+    x = normal(1000)
+    compiled = f.lower(x, k=3).compile()
+    before = f.stats()
+    report = compiled.emulate(x, k=3)
+    assert f.stats() == before
+    assert float(report.outputs) == pytest.approx(float(f(x, k=3)), rel=1e-5)
+    assert f.stats() == before
+    with pytest.raises(TypeError, match="compiled for other arguments"):
+        compiled.emulate(normal(999), k=3)
+
+
+def test_types_have_nothing_to_run_on() -> None:
+    struct = minijit.ShapeDtypeStruct((8,), np.dtype(F32))
+    with pytest.raises(TypeError, match="needs arrays"):
+        kernel_report(lambda x: x + 1, struct)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda-emulated"])
+def test_any_device_and_structure(device: str) -> None:
+    weights = normal(8)
+    with minijit.default_device(device):
+        x = minijit.jit(lambda x: x + 1)(normal(4, 8))
+        report = kernel_report(lambda d: {"out": (d["x"] * weights, d["n"])}, {"x": x, "n": 3})
+    product, n = report.outputs["out"]
+    np.testing.assert_array_equal(product, np.asarray(x) * weights)
+    assert int(n) == 3
+    assert type(product) is np.ndarray
