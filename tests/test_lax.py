@@ -11,8 +11,8 @@ import pytest
 import minijit
 from minijit import lax
 from minijit.graph.check import check_jaxpr
-from minijit.graph.trace import abstractify, trace_function
 from minijit.graph.evaluate import evaluate
+from minijit.graph.trace import abstractify, trace_function
 from tests.conftest import Device
 from tests.ops.samples import assert_near
 

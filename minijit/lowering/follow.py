@@ -67,6 +67,7 @@ def follow(
         eqn = program.jaxpr.eqns[position]
         if inside:
             _refuse_foreign(eqn, space)
+            _refuse_collected(eqn, by_position[position])
         # A request of an equation only ever leads to equations before it.
         for needed in _needs(eqn, tuple(by_position[position]), space):
             if needed in own or needed.var not in stored:
@@ -87,6 +88,14 @@ def _refuse_foreign(eqn: JaxprEqn, space: Space) -> None:
             raise Blocked(eqn, f"{eqn.primitive.name} does not run along the columns")
     if kind is Kind.LIBRARY:
         raise Blocked(eqn, f"{eqn.primitive.name} is run by the array library")
+
+
+def _refuse_collected(eqn: JaxprEqn, requests: Iterable[Request]) -> None:
+    """Raise ``Blocked`` for what a loop inside a body collects: only memory could hold it."""
+    if eqn.primitive.kind is not Kind.LOOP:
+        return
+    if any(eqn.outvars.index(request.var) >= carried(eqn) for request in requests):
+        raise Blocked(eqn, "a loop inside it collects values, which have to be in memory")
 
 
 def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:

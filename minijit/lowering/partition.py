@@ -153,8 +153,11 @@ class _Partitioner:
             raise Blocked(eqn, why)
         if eqn.primitive.kind is Kind.REDUCTION:
             cells = Cells(eqn.invars[0].aval.shape, tuple(eqn.params["axes"]))
-        if cells is not None and (placed := cells.axes_of(shape)) is not None:
+        placed = None if cells is None else cells.axes_of(shape)
+        if cells is not None and placed is not None:
             own, shape, reduced_axes = placed, cells.shape, frozenset(cells.axes)
+        elif cells is not None and cells.columns == 1:
+            raise Blocked(eqn, "it reduces single values of arrays of other shapes")
         dims: dict[int, int] = {}
         for axis, extent in enumerate(shape):
             if extent != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from minijit.backends.emulator.measure import MeasuringBackend
 from minijit.backends.emulator.report import KernelReport, LaunchReport, LibraryStep
 from minijit.graph.aval import ShapedArray
+from minijit.graph.events import subscribe
 from minijit.graph.tree import unflatten
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.pipeline import compile_plan
 from minijit.runtime.placement import Placed
-from minijit.runtime.plan import EagerStep
 
 __all__ = ["emulate"]
 
@@ -35,11 +35,18 @@ def emulate(
     backend = MeasuringBackend(compute_capability)
     inputs = Placed.on(backend, leaves)
     plan = compile_plan(program.jaxpr, inputs.layouts, backend)
-    results = [np.array(result) for result in plan.run(inputs.values)]
+    # As they happen: a loop that the host drives launches its kernels at each step.
+    order: list[str | None] = []
+
+    def note(event: str, data: Mapping[str, Any]) -> None:
+        if event in ("launch", "eager"):
+            order.append(data.get("primitive"))
+
+    with subscribe(note):
+        results = [np.array(result) for result in plan.run(inputs.values)]
     launches = iter(backend.reports())
     steps: list[LaunchReport | LibraryStep] = [
-        LibraryStep(step.primitive.name) if isinstance(step, EagerStep) else next(launches)
-        for step in plan.steps
+        next(launches) if name is None else LibraryStep(name) for name in order
     ]
     # An array that is passed or captured twice is read from one place.
     moved = {id(a): a.nbytes for a in (*leaves, *program.jaxpr.consts) if hasattr(a, "strides")}

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
-from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.primitive import Kind
 
 __all__ = ["pruned"]
 
@@ -97,23 +98,28 @@ def _closed(jaxpr: Jaxpr, used: set[int], consts: int, carries: int) -> tuple[se
 
 def _needed(jaxpr: Jaxpr, outputs: Iterable[int]) -> set[int]:
     """Return which inputs of ``jaxpr`` its results at ``outputs`` depend on."""
-    needed = {jaxpr.outvars[place] for place in outputs}
-    for eqn in reversed(jaxpr.eqns):
-        if needed.intersection(eqn.outvars):
-            needed.update(eqn.invars)
+    live = _with_outputs(jaxpr, tuple(outputs))
+    needed = {*live.outvars, *(atom for eqn in live.eqns for atom in eqn.invars)}
     return {place for place, var in enumerate(jaxpr.invars) if var in needed}
 
 
 def _with_outputs(jaxpr: Jaxpr, outputs: Sequence[int]) -> Jaxpr:
-    """Return ``jaxpr`` with some of its results, and without the equations of the others."""
+    """Return ``jaxpr`` with some of its results, and without what only the others need."""
     outvars = _chosen(jaxpr.outvars, outputs)
-    needed = set(outvars)
-    kept = []
-    for eqn in reversed(jaxpr.eqns):
+    return dataclasses.replace(jaxpr, eqns=live_equations(jaxpr.eqns, outvars), outvars=outvars)
+
+
+def live_equations(eqns: Sequence[JaxprEqn], results: Iterable[Atom]) -> tuple[JaxprEqn, ...]:
+    """Return the equations that ``results`` depend on, bodies pruned to what they depend on."""
+    needed = {atom for atom in results if isinstance(atom, Var)}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(eqns):
         if needed.intersection(eqn.outvars):
-            needed.update(eqn.invars)
+            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
+                eqn = pruned(eqn, needed)
+            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
             kept.append(eqn)
-    return dataclasses.replace(jaxpr, eqns=tuple(reversed(kept)), outvars=outvars)
+    return tuple(reversed(kept))
 
 
 def _with_inputs(jaxpr: Jaxpr, inputs: Sequence[int]) -> Jaxpr:

@@ -12,9 +12,9 @@ import minijit
 import minijit.numpy as jnp
 from minijit.graph.aval import ShapedArray
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
-from minijit.graph.evaluate import evaluate
 from tests.conftest import Device
 from tests.ops.samples import assert_near
 

@@ -14,9 +14,9 @@ import pytest
 import minijit
 import minijit.numpy as mnp
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import abstractify, trace_function
-from minijit.graph.evaluate import evaluate
 from tests.conftest import Device
 from tests.ops.samples import assert_near, special_values
 

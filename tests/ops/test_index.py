@@ -14,8 +14,8 @@ from minijit.graph.errors import (
     NonConcreteBooleanIndexError,
     TracerIntegerConversionError,
 )
-from minijit.graph.trace import abstractify, trace_function
 from minijit.graph.evaluate import evaluate
+from minijit.graph.trace import abstractify, trace_function
 from tests.conftest import Device
 
 X = np.arange(60, dtype=np.int32).reshape(3, 4, 5)

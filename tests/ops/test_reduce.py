@@ -15,11 +15,11 @@ from numpy.exceptions import AxisError
 import minijit
 import minijit.numpy as mnp
 from minijit.graph.check import check_jaxpr
+from minijit.graph.evaluate import evaluate
 from minijit.graph.primitive import Monoid, Primitive, all_primitives
 from minijit.graph.trace import abstractify, trace_function
 from minijit.ops.define import reduction
 from minijit.ops.reduce import argmax_p, argmin_p
-from minijit.graph.evaluate import evaluate
 from tests.conftest import Device
 from tests.ops.samples import DTYPES, assert_near, reduction_primitives, special_values
 

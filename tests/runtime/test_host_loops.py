@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,27 +17,7 @@ from minijit.backends.registry import default_device, get_backend
 from minijit.graph import events
 from minijit.graph.mode import mode
 from minijit.graph.tree import flatten
-from tests.conftest import _DEVICES, Device
-
-
-@pytest.fixture(params=[*_DEVICES, "cuda-emulated"])
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """The devices of all tests, and the emulated one."""
-    if request.param == "cuda-emulated":
-        pytest.importorskip("numba.cuda")
-    with default_device(request.param):
-        yield Emulated(request.param) if request.param == "cuda-emulated" else Device(request.param)
-
-
-class Emulated(Device):
-    """The device whose arrays are NumPy's, in a class of their own."""
-
-    def put(self, value: Any) -> Any:
-        """The array on the device, in its strides."""
-        if not isinstance(value, np.ndarray):
-            return value
-        return value.view(type(get_backend(self.name).asarray(np.empty(0))))
-
+from tests.conftest import Device
 
 RANDOM = np.random.default_rng(11)
 _START = RANDOM.bit_generator.state
