@@ -314,3 +314,6 @@ def test_signs_of_nans_are_read(device: Device) -> None:
         np.testing.assert_array_equal(results[1], want[::-3])
         np.testing.assert_array_equal(results[2], np.where(want, -2, 2))
         np.testing.assert_array_equal(results[3], want)
+        # A program of its own: it has no sign of the narrow type to keep.
+        wider = minijit.jit(lambda x: np.copysign(np.float64(2), x.astype(np.float64)))
+        np.testing.assert_array_equal(device.get(wider(device.put(x))), np.where(want, -2, 2))

@@ -13,7 +13,7 @@ import numpy as np
 from minijit.graph.dtypes import short_name
 from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive
-from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 
 __all__ = ["CudaEmitter"]
@@ -80,7 +80,7 @@ class CudaEmitter(Emitter):
     Attributes:
         wide: Whether positions exceed int32.
         aligned: The buffers that are accessed 128 bits at a time.
-        signed: Whether the kernel reads signs of float16 numbers, which NaNs must keep then.
+        signed: Whether the kernel reads signs and has float16 numbers, whose NaNs must keep theirs.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -92,10 +92,11 @@ class CudaEmitter(Emitter):
         # Positions run past the end of the space by less than one grid of tiles.
         self.wide = math.prod(kernel.extents) >= 2**30
         self.aligned: set[int] = set()
-        half = np.dtype(np.float16)
-        self.signed = any(
-            isinstance(s, Map) and s.op.name in _SIGN_READERS and s.args[-1].dtype == half
-            for s in kernel.body
+        maps = [node for node in walk(kernel.body) if isinstance(node, Map)]
+        values = [*kernel.buffers, *(v for s in maps for v in (s.out, *s.args))]
+        # What has the sign may be a float32 by then.
+        self.signed = any(s.op.name in _SIGN_READERS for s in maps) and any(
+            value.dtype == np.float16 for value in values
         )
 
     def helper(self, name: str) -> str:

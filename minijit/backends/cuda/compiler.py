@@ -95,7 +95,10 @@ def link(ptx: str, cc: ComputeCapability = _HOPPER) -> Binary:
     if entry is None:
         raise CudaCompileError("the PTX has no kernel")
     options = LinkerOptions(arch=f"sm_{cc[0]}{cc[1]}", fma=False, ptxas_options=["-v"])
-    linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
+    try:
+        linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
+    except Exception as error:
+        raise CudaCompileError(f"no linker for {options.arch}: {error}") from error
     try:
         code = bytes(linker.link("cubin").code)
         log = linker.get_info_log()

@@ -15,6 +15,7 @@ from minijit.backends.emulator.shared import SharedMemory
 __all__ = ["Batch", "Extent"]
 
 _WARP = 32
+_AXES = ("x", "y", "z")
 Extent = tuple[int, int, int]
 
 
@@ -77,7 +78,9 @@ class Batch:
     def _special(self, name: str) -> Array:
         name, _, axis = name[1:].partition(".")
         if axis:
-            return self._coordinate(name, "xyz".index(axis))
+            if axis not in _AXES or name not in ("tid", "ntid", "ctaid", "nctaid"):
+                raise KeyError(name)
+            return self._coordinate(name, _AXES.index(axis))
         words: dict[str, Any] = {
             "laneid": self.lane,
             "warpid": self.warp % self.warps_per_block,

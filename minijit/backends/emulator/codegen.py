@@ -33,6 +33,16 @@ __all__ = ["CompiledBlock", "compile_block"]
 _NOTHING = frozenset(["membar", "fence", "nanosleep", "prefetch", "prefetchu", "pmevent"])
 _MEETING = {"shfl": "shuffle", "vote": "vote", "match": "match", "redux": "reduce",
             "bar": "barrier", "barrier": "barrier", "activemask": "active"}  # fmt: skip
+_BARRIER = frozenset(["sync", "red", "cta", "warp", "aligned", "popc", "and", "or", "u32", "pred"])
+_MEETING_MODIFIERS = {
+    "shfl": frozenset(["sync", "up", "down", "bfly", "idx", "b32"]),
+    "vote": frozenset(["sync", "all", "any", "uni", "ballot", "pred", "b32"]),
+    "match": frozenset(["sync", "any", "all", "b32", "b64"]),
+    "redux": frozenset(["sync", "add", "min", "max", "and", "or", "xor", "u32", "s32", "b32"]),
+    "bar": _BARRIER,
+    "barrier": _BARRIER,
+    "activemask": frozenset(["b32"]),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -235,7 +245,7 @@ class _Writer(MemoryWriter):
             raise self.unknown()
 
     def meeting(self, item: Instruction) -> None:
-        if item.guard is not None:
+        if item.guard is not None or not set(item.modifiers) <= _MEETING_MODIFIERS[item.name]:
             raise self.unknown()
         method = _MEETING[item.name]
         if method == "barrier":

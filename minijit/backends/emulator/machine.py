@@ -6,10 +6,12 @@ earliest block; what was scattered by a branch is together again at the block wh
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from minijit.backends.emulator.batch import Batch
-from minijit.backends.emulator.blocks import EXIT
+from minijit.backends.emulator.blocks import EXIT, reads
 from minijit.backends.emulator.codegen import CompiledBlock
 from minijit.backends.emulator.errors import (
     BarrierError,
@@ -36,6 +38,8 @@ class Machine:
         """Put all threads of ``batch`` before the first block; ``limit`` steps are allowed."""
         self.blocks, self.batch, self.limit = blocks, batch, limit
         self.registers: dict[str, Array] = {}
+        # Which threads have written a register, where others that have not may come to read it.
+        self.partial: dict[str, Array] = {}
         self.waiting: dict[int, Array | None] = {0: batch.alive}
         self.steps = self.number = 0
         self.there = _bits_of_warps(batch)
@@ -198,17 +202,26 @@ class Machine:
                     value = None
             if value is None:
                 return self._uninitialised(compiled, name, lanes)
+        if name in self.partial and name not in compiled.soft:
+            written = self._pick(self.partial[name], lanes)
+            if not written.all():
+                place = int(np.argmin(written))
+                self._unwritten(compiled, name, place if lanes is None else int(lanes[place]))
         if lanes is not None and value.size != 1:
             value = value[lanes]
         return value
 
     def _uninitialised(self, compiled: CompiledBlock, name: str, lanes: Array | None) -> Array:
-        if name in compiled.soft:
-            # Any value will do: the kernel does not look at it.
-            return np.zeros(1, compiled.soft[name])
-        lane = 0 if lanes is None else int(lanes[0])
-        message = f"register {name} was never written"
-        raise At(UninitialisedReadError, self._item(self.number), lane, message)
+        if name not in compiled.soft:
+            self._unwritten(compiled, name, 0 if lanes is None else int(lanes[0]))
+        # Any value will do: the kernel does not look at it.
+        return np.zeros(1, compiled.soft[name])
+
+    def _unwritten(self, compiled: CompiledBlock, name: str, lane: int) -> NoReturn:
+        block = compiled.block
+        items = [*block.instructions, *([block.branch] if block.branch else [])]
+        reader = next(i for i in items if name in {register.name for register in reads(i)})
+        raise At(UninitialisedReadError, reader, lane, f"register {name} was never written")
 
     def _step(self, number: int, lanes: Array | None) -> None:
         self.number = number
@@ -267,8 +280,15 @@ class Machine:
     def _write(self, name: str, value: Array, lanes: Array | None, shared: bool) -> None:
         if lanes is None or (value.size == 1 and not shared):
             self.registers[name] = value
+            self.partial.pop(name, None)
             return
         old = self.registers.get(name)
+        if not shared:
+            self.partial.pop(name, None)
+        elif old is None:
+            self.partial[name] = np.zeros(self.batch.size, np.bool_)
+        if name in self.partial:
+            self.partial[name][lanes] = True
         if not shared or old is None:
             full = np.zeros(self.batch.size, value.dtype)
         elif old.size == 1:

@@ -205,7 +205,8 @@ class GlobalMemory:
         if buffer is not self.find(high):
             raise LookupError
         if buffer is None:
-            raise Fault(MemoryAccessError, 0, f"address {low:#x} belongs to no buffer")
+            lane = int(addresses.argmin())
+            raise Fault(MemoryAccessError, lane, f"address {low:#x} belongs to no buffer")
         end = buffer.address + buffer.size
         if low < buffer.address or high + width > end:
             bad = (addresses < np.uint64(buffer.address)) | (addresses > np.uint64(end - width))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba import cuda
 from numba.core import types
-from numba.cuda import float32, int32
+from numba.cuda import float32, int32, int64
 
 from minijit.backends.emulator.errors import (
     BarrierError,
@@ -210,6 +210,16 @@ def test_memory_that_is_gone() -> None:
         launch(text, [np.uint64(address)], memory=memory)
 
 
+def far_away(out: Any) -> None:
+    i = cuda.threadIdx.x
+    out[(int64(i) ^ int64(5)) - (int64(1) << int64(40))] = float32(1)
+
+
+def test_address_far_from_any_buffer_is_laid_to_its_thread() -> None:
+    with pytest.raises(MemoryAccessError, match=r"thread 5: .* belongs to no buffer"):
+        run(far_away, zeros(32))
+
+
 def test_misaligned_vector() -> None:
     text = ptx_of(copy, types.void(types.CPointer(float32), types.CPointer(float32)))
     text, count = re.subn(
@@ -238,7 +248,56 @@ def test_unknown_instruction_names_everything() -> None:
 def test_register_that_nothing_wrote() -> None:
     text = ptx_of(missing_tail, types.void(types.CPointer(float32)))
     text = re.sub(r"\tmov\.u32[^\n]*%tid\.x;", "", text)
-    with pytest.raises(UninitialisedReadError, match="register %r"):
+    with pytest.raises(UninitialisedReadError, match=r"register (%r\d+) was .*\n.*, \1;"):
+        launch(text, [zeros(32)])
+
+
+PARTLY = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 p) {
+    .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd1, %rd1, %rd2;
+    setp.ge.u32 %p1, %r1, 16;
+    @%p1 bra AFTER;
+    mov.u32 %r2, VALUE;
+AFTER:
+    @GUARD st.global.u32 [%rd1], %r2;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("value", ["7", "%r1"])
+def test_register_that_some_threads_wrote(value: str) -> None:
+    text = PARTLY.replace("VALUE", value)
+    with pytest.raises(UninitialisedReadError, match=r"thread 16: register %r2 .*\n.*: @%p1 st"):
+        launch(text.replace("GUARD", "%p1"), [zeros(32)])
+    assigned = text.replace("mov.u32 %r1,", "mov.u32 %r2, 9; mov.u32 %r1,")
+    out = zeros(32, np.int32)
+    launch(assigned.replace("@GUARD ", ""), [out])
+    want = list(range(16)) if value == "%r1" else [7] * 16
+    assert out.tolist() == want + [9] * 16
+
+
+@pytest.mark.parametrize("name", ["%cluster_ctaid.x", "%tid.w", "%envreg0"])
+def test_special_register_that_is_not_emulated(name: str) -> None:
+    text = PARTLY.replace("VALUE", name).replace("@GUARD ", "")
+    said = rf"register {name} .*\n.*mov\.u32 %r2, {name}"
+    with pytest.raises(UninitialisedReadError, match=said):
+        launch(text, [zeros(32)])
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    ["redux.sync.mul.u32", "match.any.sync.f32", "activemask.sync.b32"],
+)
+def test_unknown_exchange(opcode: str) -> None:
+    text = PARTLY.replace("VALUE;", f"3; {opcode} %r2, %r1, 0xffffffff;").replace("@GUARD ", "")
+    with pytest.raises(UnknownInstructionError, match=re.escape(f"unknown instruction {opcode}")):
         launch(text, [zeros(32)])
 
 

@@ -169,6 +169,11 @@ def test_types_have_nothing_to_run_on() -> None:
         kernel_report(lambda x: x + 1, struct)
 
 
+def test_a_gpu_that_does_not_exist_is_named() -> None:
+    with pytest.raises(RuntimeError, match="sm_99"):
+        kernel_report(lambda x: x + 1, normal(8), compute_capability=(9, 9))
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda-emulated"])
 def test_any_device_and_structure(device: str) -> None:
     weights = normal(8)

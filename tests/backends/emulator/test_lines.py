@@ -35,6 +35,13 @@ def fault(source: KernelSource, old: str, new: str) -> str:
 
 
 SOFTMAX, GELU = cuda_kernels.softmax(4, 8192), cuda_kernels.gelu(1 << 12)
+OTHERS = (
+    cuda_kernels.adam(10_003),
+    cuda_kernels.transpose(64, 50),
+    cuda_kernels.layernorm(8, 1000),
+    cuda_kernels.column_sum(512, 96),
+    cuda_kernels.argmax(8, 1000),
+)
 LOAD, STORE = r"(ld\.global\S* .*\[%rd\d+)", r"(st\.global\S* *\t*\[%rd\d+)"
 BEYOND = r"\1+4096000"
 
@@ -67,6 +74,22 @@ def test_texts_for_devices_have_no_lines() -> None:
     assert ".file" not in plain
     assert f'"{source_file(source)}"' in lined  # no folder before it
     assert lined == compile_ptx(source, CC, lines=True)
+
+
+def instructions(ptx: str) -> list[str]:
+    """The statements without names of registers and labels, which lines may change."""
+    code = (line.partition("//")[0].strip() for line in ptx.splitlines())
+    kept = [line for line in code if line and not re.match(r"\.(loc|file|section|target)\b", line)]
+    kept = [line for line in kept if not re.match(r"[{}]|\$\w+:", line)]
+    return [re.sub(r"%\w+|\$\w+", "_", line) for line in kept]
+
+
+@pytest.mark.parametrize("kernel", [SOFTMAX, GELU, *OTHERS], ids=str)
+def test_what_runs_is_what_a_device_gets(kernel: Kernel) -> None:
+    source = emit_cuda(kernel, CC)
+    plain, lined = compile_ptx(source, CC), compile_ptx(source, CC, lines=True)
+    assert plain != lined
+    assert instructions(plain) == instructions(lined)
 
 
 def test_kernels_of_one_name_have_files_of_their_own() -> None:
