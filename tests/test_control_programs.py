@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import minijit.numpy as jnp
 from minijit import lax
 from minijit.backends.registry import default_device
 from minijit.graph.tree import flatten
-from tests.conftest import _DEVICES
+from tests.conftest import Device
 from tests.transforms.random_bodies import random_loop_program, reference
 from tests.transforms.random_programs import assert_equal
 
@@ -22,15 +22,6 @@ RNG = np.random.default_rng(21)
 XS = RNG.uniform(-1, 1, (9, 5)).astype(np.float32)
 V = RNG.uniform(0.5, 2, 5).astype(np.float32)
 ROWS = RNG.uniform(0.5, 2, (6, 4, 7)).astype(np.float32)
-
-
-@pytest.fixture(params=[*_DEVICES, "cuda-emulated"])
-def on(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each device in turn, the emulated one as well; NumPy arrays are copied there."""
-    if request.param == "cuda-emulated":
-        pytest.importorskip("numba.cuda")
-    with default_device(request.param):
-        yield request.param
 
 
 def host(tree: Any) -> list[Any]:
@@ -112,7 +103,7 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)
-def test_one_launch_however_many_steps(on: str, name: str, counts: Counter[str]) -> None:
+def test_one_launch_however_many_steps(device: Device, name: str, counts: Counter[str]) -> None:
     function, args = ONE_KERNEL[name]
     f = minijit.jit(function)
     with np.errstate(all="ignore"):
@@ -137,7 +128,7 @@ def test_a_long_loop_costs_no_more_to_make(length: int, counts: Counter[str]) ->
     assert made == (1, 1, 1)
 
 
-def test_the_same_branch_kernel_serves_all_branches(on: str, counts: Counter[str]) -> None:
+def test_the_same_branch_kernel_serves_all_branches(device: Device, counts: Counter[str]) -> None:
     minijit.clear_caches()
     f = minijit.jit(choose)
     results = [host(f(np.int32(k), XS))[0] for k in range(3)]
@@ -149,7 +140,7 @@ def test_the_same_branch_kernel_serves_all_branches(on: str, counts: Counter[str
 
 
 @pytest.mark.parametrize("extent", [0, 1])
-def test_arrays_of_few_elements(on: str, extent: int) -> None:
+def test_arrays_of_few_elements(device: Device, extent: int) -> None:
     x, v = XS[:, :extent], V[:extent]
     for function in (average, backwards):
         got = host(minijit.jit(function)(x, v))
@@ -158,7 +149,7 @@ def test_arrays_of_few_elements(on: str, extent: int) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_rows_of_one_value(on: str) -> None:
+def test_rows_of_one_value(device: Device) -> None:
     """A condition that reduces an array of one element."""
 
     def function(v: Any) -> Any:

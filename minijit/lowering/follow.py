@@ -68,6 +68,7 @@ def follow(
         if inside:
             _refuse_foreign(eqn, space)
             _refuse_collected(eqn, by_position[position])
+            _refuse_later_steps(eqn, by_position[position], space)
         # A request of an equation only ever leads to equations before it.
         for needed in _needs(eqn, tuple(by_position[position]), space):
             if needed in own or needed.var not in stored:
@@ -96,6 +97,15 @@ def _refuse_collected(eqn: JaxprEqn, requests: Iterable[Request]) -> None:
         return
     if any(eqn.outvars.index(request.var) >= carried(eqn) for request in requests):
         raise Blocked(eqn, "a loop inside it collects values, which have to be in memory")
+
+
+def _refuse_later_steps(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> None:
+    """Raise ``Blocked`` for what a later loop takes apart: its steps are not open yet."""
+    if eqn.primitive.kind not in (Kind.LOOP, Kind.BRANCH):
+        return
+    first = len(space.extents)
+    if any(dim >= first for request in requests for index in request.index for dim in index.dims):
+        raise Blocked(eqn, "a loop inside it takes apart what another computes")
 
 
 def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:

@@ -287,6 +287,10 @@ def test_kernels_do_not_grow_with_the_number_of_steps() -> None:
     assert [text[8] for text in texts][1:] == texts[1][8:9] * 2
 
 
+def summed(c: Any, x: Any) -> Any:
+    return lax.scan(lambda total, row: (total + row, None), c, x)[0]
+
+
 BLOCKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "product": (
         lambda x, w: lax.scan(lambda c, row: (jnp.tanh(c @ w + row), None), x[0], x)[0],
@@ -324,6 +328,20 @@ BLOCKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
         )[0],
         (X, V),
         "a loop inside it collects values, which have to be in memory",
+    ),
+    "taken-apart-inside": (
+        lambda x, v: lax.fori_loop(
+            0, 2, lambda _, c: summed(c, lax.fori_loop(0, 3, lambda _, s: s * 2, x + c)), v
+        ),
+        (X, V),
+        "a loop inside it takes apart what another computes",
+    ),
+    "a-choice-taken-apart-inside": (
+        lambda n, x, v: lax.fori_loop(
+            0, 2, lambda i, c: summed(c, lax.cond(i + n > 1, lambda: x, lambda: -x)), v
+        ),
+        (np.int32(1), X, V),
+        "a loop inside it takes apart what another computes",
     ),
     "collected-in-a-branch": (
         lambda x, v: lax.cond(
