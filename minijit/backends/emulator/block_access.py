@@ -74,11 +74,9 @@ class BlockAccess(Lanes):
         """Write local memory."""
         chosen = self._chosen(guard)
         starts = self._local(item, addresses, width * len(values), chosen)
-        size = starts.size
-        _, values = self._spread(starts, values, size, chosen)
         for place, value in enumerate(values):
             places = starts + place * width
-            self.batch.local.view(f"u{width}")[places // width] = value
+            self.batch.local.view(f"u{width}")[places // width] = self._each(value, chosen)
             for byte in range(width):
                 self.batch.local_written[places + byte] = True
 
@@ -129,9 +127,9 @@ class BlockAccess(Lanes):
         if chosen is not None and not chosen.size:
             return
         starts, threads, warps = self._shared(item, addresses, width * len(values), chosen)
-        _, values = self._spread(starts, values, starts.size, chosen)
         for place, value in enumerate(values):
+            each = self._each(value, chosen)
             try:
-                self.batch.shared.store(starts + place * width, threads, warps, width, value)
+                self.batch.shared.store(starts + place * width, threads, warps, width, each)
             except Fault as fault:
                 self._failed(item, fault, chosen)

@@ -8,7 +8,7 @@ import numpy as np
 
 from minijit.backends.emulator.errors import MemoryAccessError
 from minijit.backends.emulator.lanes import Lanes
-from minijit.backends.emulator.memory import Buffer, Fault
+from minijit.backends.emulator.memory import RANGE_BITS, Buffer, Fault
 from minijit.backends.emulator.operation import Array
 from minijit.backends.emulator.ptx import Instruction
 
@@ -98,8 +98,8 @@ class GlobalAccess(Lanes):
         """Read from several buffers: one after the other."""
         results = [np.zeros(addresses.size, f"u{width}") for _ in range(count)]
         lanes = np.arange(self.size) if chosen is None else chosen
-        for number in np.unique(addresses >> np.uint64(36)):
-            part = np.nonzero(addresses >> np.uint64(36) == number)[0]
+        for number in np.unique(addresses >> np.uint64(RANGE_BITS)):
+            part = np.nonzero(addresses >> np.uint64(RANGE_BITS) == number)[0]
             values = self._load(item, addresses[part], width, count, lanes[part], read_only)
             for result, value in zip(results, values, strict=True):
                 result[part] = value
@@ -117,15 +117,15 @@ class GlobalAccess(Lanes):
         chosen = self._chosen(guard)
         if chosen is not None and not chosen.size:
             return
-        size = self.size if chosen is None else chosen.size
-        addresses, values = self._spread(addresses, values, size, chosen)
+        addresses = self._each(addresses, chosen)
+        values = tuple(self._each(value, chosen) for value in values)
         memory, whole = self.batch.memory, width * len(values)
         try:
             buffer, places = memory.locate(addresses, whole)
         except LookupError:
             lanes = np.arange(self.size) if chosen is None else chosen
-            for number in np.unique(addresses >> np.uint64(36)):
-                part = addresses >> np.uint64(36) == number
+            for number in np.unique(addresses >> np.uint64(RANGE_BITS)):
+                part = addresses >> np.uint64(RANGE_BITS) == number
                 mask = np.zeros(self.size, np.bool_)
                 mask[lanes[part]] = True
                 spread = np.zeros(self.size, np.uint64)
@@ -150,7 +150,7 @@ class GlobalAccess(Lanes):
         if len(values) == 1:
             buffer.view(whole)[places] = values[0]
             return
-        packed = np.empty((size, len(values)), f"u{width}")
+        packed = np.empty((addresses.size, len(values)), f"u{width}")
         for place, value in enumerate(values):
             packed[:, place] = value
         kind = f"V{whole}" if whole > 8 else f"u{whole}"

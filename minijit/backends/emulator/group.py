@@ -15,7 +15,7 @@ from minijit.backends.emulator.errors import (
 )
 from minijit.backends.emulator.global_access import GlobalAccess
 from minijit.backends.emulator.layout import SHARED_WINDOW
-from minijit.backends.emulator.memory import Fault
+from minijit.backends.emulator.memory import RANGE_BITS, Fault
 from minijit.backends.emulator.operation import Array
 from minijit.backends.emulator.ptx import Instruction
 from minijit.backends.emulator.system_calls import SystemCalls
@@ -42,7 +42,7 @@ class Group(GlobalAccess, SystemCalls):
 
     def _windows(self, addresses: Array) -> list[tuple[str, Array | None, int]]:
         """Return the spaces of addresses, with the threads of each (None for all)."""
-        number = addresses >> np.uint64(36)
+        number = addresses >> np.uint64(RANGE_BITS)
         names = {1: "shared", 2: "local"}
         first = int(number[0])
         if (number == number[0]).all():
@@ -102,16 +102,16 @@ class Group(GlobalAccess, SystemCalls):
         chosen = self._chosen(guard)
         if chosen is not None and not chosen.size:
             return np.zeros(1, values[0].dtype) if wanted else None
-        size = self.size if chosen is None else chosen.size
-        addresses, values = self._spread(addresses, values, size, chosen)
+        addresses = self._each(addresses, chosen)
+        values = tuple(self._each(value, chosen) for value in values)
         kind = values[0].dtype
         width = kind.itemsize
         if space == "generic":
-            space = "shared" if int(addresses[0] >> np.uint64(36)) == 1 else "global"
+            space = "shared" if int(addresses[0] >> np.uint64(RANGE_BITS)) == 1 else "global"
             if space == "shared":
                 addresses = addresses - np.uint64(SHARED_WINDOW)
         if self.batch.counters is not None:
-            self.batch.counters.atomics += size
+            self.batch.counters.atomics += addresses.size
         try:
             if space == "shared":
                 spread = np.zeros(self.size, np.uint64)

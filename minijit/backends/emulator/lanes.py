@@ -53,14 +53,8 @@ class Lanes:
             return None
         return np.nonzero(np.broadcast_to(guard, (self.size,)))[0]
 
-    def _spread(
-        self, addresses: Array, values: tuple[Array, ...], size: int, chosen: Array | None
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """Return addresses and values of the chosen threads, one for each."""
-
-        def part(x: Array) -> Array:
-            if x.size == 1 or chosen is None:
-                return x if x.size == size else np.broadcast_to(x, (size,))
-            return x[chosen]
-
-        return part(addresses), tuple(part(value) for value in values)
+    def _each(self, values: Array, chosen: Array | None) -> Array:
+        """Return one value for each of the chosen threads; one alone is that of all."""
+        if values.size == 1:
+            return np.broadcast_to(values, (self.size if chosen is None else chosen.size,))
+        return values if chosen is None else values[chosen]

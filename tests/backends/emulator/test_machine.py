@@ -286,3 +286,40 @@ def test_mathematics_of_libdevice(cc: tuple[int, int], dtype: Any) -> None:
         for v in x.tolist()
     ]  # fmt: skip
     np.testing.assert_allclose(out, want, rtol=2e-4 if dtype is F32 else 1e-12)
+
+
+GUARDED = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry guarded(.param .u64 out)
+{{
+  .reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+  .shared .align 4 .b8 line[128];
+  .local .align 4 .b8 own[4];
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %tid.x;
+  shl.b32 %r2, %r1, 2;
+  cvt.u64.u32 %rd2, %r2;
+  add.s64 %rd3, %rd1, %rd2;
+  mov.u32 %r3, line;
+  add.s32 %r4, %r3, %r2;
+  mov.u64 %rd4, own;
+  mov.u32 %r5, 7;
+  setp.gt.s32 %p1, %r1, 15;
+  st.{space}.u32 [{place}], %r5;
+  @%p1 st.{space}.u32 [{place}], %r1;
+  ld.{space}.u32 %r6, [{place}];
+  st.global.u32 [%rd3], %r6;
+  ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("space", "place"), [("shared", "%r4"), ("local", "%rd4"), ("global", "%rd3")]
+)
+def test_a_store_of_the_upper_threads_alone(space: str, place: str) -> None:
+    out = np.zeros(32, U32)
+    launch(GUARDED.format(space=space, place=place), [out])
+    assert out.tolist() == [7] * 16 + list(range(16, 32))
