@@ -14,7 +14,7 @@ from minijit.lowering.cuda_launch import unrolled_lanes
 from minijit.lowering.kernel_ir import Kernel, Load, Store
 from minijit.lowering.stages import Staging, stage_kernel
 
-__all__ = ["Geometry", "choose_geometry"]
+__all__ = ["Geometry", "choose_geometry", "power_of_two"]
 
 WARP = 32
 _FEW_ROWS = 264
@@ -124,7 +124,7 @@ def _chunk(kernel: Kernel, most: int) -> int:
     return chunk if chunk * max(sizes) >= VECTOR_BYTES else 1
 
 
-def _power(number: int) -> int:
+def power_of_two(number: int) -> int:
     """Return the smallest power of two that is not below ``number``."""
     return 1 << max(number - 1, 0).bit_length()
 
@@ -134,7 +134,7 @@ def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
     # One warp for a row while that keeps enough rows in flight, more when there are few rows.
     roomy = WARP if rows >= _FEW_ROWS else _MOST_THREADS
     short = max(min(_SHORT_LANES, most) // chunk, 1)
-    group = min(_power(-(-chunks // short)), roomy)
+    group = min(power_of_two(-(-chunks // short)), roomy)
     while -(-chunks // group) * chunk > most and group < _MOST_THREADS:
         group *= 2
     steps = -(-chunks // group)
@@ -149,15 +149,15 @@ def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
 
 
 def _columns(rows: int, cols: int, chunk: int, most: int) -> Geometry:
-    width = min(WARP, _power(rows))
+    width = min(WARP, power_of_two(rows))
     # Narrower tiles than a line of memory only where blocks would be too few to fill a device.
     while width > _NARROWEST and cols >= 512 and -(-rows // width) < _FEW_ROWS // 2:
         width //= 2
-    group = min(_power(-(-cols // 4)), _PASS_THREADS // width)
+    group = min(power_of_two(-(-cols // 4)), _PASS_THREADS // width)
     if cols >= 512 and -(-rows // width) < _FEW_ROWS:
         group = max(group, _MOST_THREADS // width)
     # Few columns leave threads over: a block takes more rows instead.
-    threads = max(width * group, min(128, _power(rows) * group), WARP)
+    threads = max(width * group, min(128, power_of_two(rows) * group), WARP)
     steps = max(-(-cols // group), 1)
     persistent = steps <= most
     if not persistent:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from minijit.lowering.cpu_places import places_of
 from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps, Structure
-from minijit.lowering.cuda_geometry import WARP, Geometry
+from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_reduce import ReducingEmitter
 from minijit.lowering.kernel_ir import (
@@ -75,16 +75,11 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     maps = (node for node in walk(kernel.body) if isinstance(node, Map))
     most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
     lanes = min(_LANES, most)
-    group = min(_power(-(-cols // lanes)), _MOST_THREADS)
+    group = min(power_of_two(-(-cols // lanes)), _MOST_THREADS)
     # Fewer threads than a sector has elements would fetch it again for each of their columns.
-    group = max(group, min(_SECTOR_BYTES // _narrowest(kernel), _power(cols)))
+    group = max(group, min(_SECTOR_BYTES // _narrowest(kernel), power_of_two(cols)))
     lanes = -(-cols // group)
     return Geometry(False, max(group, _THREADS), group, 1, lanes, persistent=True)
-
-
-def _power(number: int) -> int:
-    """Return the smallest power of two that is not below ``number``."""
-    return 1 << max(number - 1, 0).bit_length()
 
 
 def _narrowest(kernel: Kernel) -> int:

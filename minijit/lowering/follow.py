@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.loop import LoopParts, is_collected
 from minijit.graph.primitive import Kind
 from minijit.lowering.cells import Cells, cells_of
 from minijit.lowering.demand import (
@@ -22,7 +23,7 @@ from minijit.lowering.demand import (
     operand_requests,
 )
 
-__all__ = ["BranchUse", "LoopUse", "branch_uses", "carried", "follow", "loop_uses"]
+__all__ = ["BranchUse", "LoopUse", "branch_uses", "follow", "loop_uses"]
 
 _Index = tuple[Affine, ...]
 
@@ -93,9 +94,7 @@ def _refuse_foreign(eqn: JaxprEqn, space: Space) -> None:
 
 def _refuse_collected(eqn: JaxprEqn, requests: Iterable[Request]) -> None:
     """Raise ``Blocked`` for what a loop inside a body collects: only memory could hold it."""
-    if eqn.primitive.kind is not Kind.LOOP:
-        return
-    if any(eqn.outvars.index(request.var) >= carried(eqn) for request in requests):
+    if any(is_collected(eqn, request.var) for request in requests):
         raise Blocked(eqn, "a loop inside it collects values, which have to be in memory")
 
 
@@ -123,17 +122,13 @@ def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator
         yield from use.outer
 
 
-def carried(eqn: JaxprEqn) -> int:
-    """Return how many of the results of a loop are its last carries; the others are collected."""
-    return int(eqn.params.get("carries", len(eqn.outvars)))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoopUse:
     """A loop at one element of what it carries.
 
     Attributes:
         eqn: The loop.
+        parts: What its operands and parameters are.
         dim: The dimension of its steps.
         step: Which element of the inputs along their first axis a step takes.
         carries: The carries that are needed, with the index of the element of each.
@@ -146,6 +141,7 @@ class LoopUse:
     """
 
     eqn: JaxprEqn
+    parts: LoopParts
     dim: int
     step: Affine
     carries: dict[int, _Index]
@@ -165,14 +161,13 @@ def loop_uses(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> list[
         Blocked: a step needs more than the element itself.
     """
     wanted: dict[_Element, set[int]] = {}
-    count = carried(eqn)
     cells = cells_of(eqn)
     for request in requests:
         place = eqn.outvars.index(request.var)
         if request.conditions:
             raise Blocked(eqn, "only some of its elements are needed")
         shape, index = request.var.aval.shape, request.index
-        if place >= count:
+        if is_collected(eqn, request.var):
             shape, index = shape[1:], index[1:]
         element = _Element.of(cells, shape, index, space)
         wanted.setdefault(element, set()).add(place)
@@ -227,30 +222,23 @@ class _LoopFollower:
         self.eqn = eqn
         self.element = element
         self.space = space
-        self.count = carried(eqn)
-        params = eqn.params
-        self.jaxpr: Jaxpr = params.get("jaxpr") or params["body"]
-        self.condition: Jaxpr | None = params.get("condition")
-        length: int = params.get("length", 1)
+        self.parts = parts = LoopParts.of(eqn)
+        length = 1 if parts.length is None else parts.length
         self.dim = len(space.extents) + space.steps.number(eqn, element.index, length)
         step = Affine.dim(self.dim, length)
-        self.step = step.scaled(-1, length - 1) if params.get("reverse") else step
-        first = params.get("condition_consts", 0)
-        self.consts: int = params["consts"] if "consts" in params else params["body_consts"]
-        self.inits = eqn.invars[first + self.consts :][: self.count]
+        self.step = step.scaled(-1, length - 1) if parts.reverse else step
         self.bindings: dict[Var, tuple[Atom, _Index]] = {}
-        for var, atom in zip(self.jaxpr.invars, eqn.invars[first:], strict=False):
-            self.bindings[var] = (atom, ())
-        for place in range(self.consts + self.count, len(self.jaxpr.invars)):
-            self.bindings[self.jaxpr.invars[place]] = (eqn.invars[place], (self.step,))
-        self.states = [self.jaxpr.invars[self.consts : self.consts + self.count]]
-        if self.condition is not None:
-            for var, atom in zip(self.condition.invars, eqn.invars[:first], strict=False):
-                self.bindings[var] = (atom, ())
-            self.states.append(self.condition.invars[first:])
-        self.place = {var: n for state in self.states for n, var in enumerate(state)}
-        for var in self.place:
-            self.bindings.pop(var, None)
+        self.place: dict[Var, int] = {}
+        for jaxpr, consts in ((parts.condition, parts.asked), (parts.body, parts.fixed)):
+            if jaxpr is not None:
+                first = len(consts)
+                state = jaxpr.invars[first : first + parts.carries]
+                self.place.update((var, n) for n, var in enumerate(state))
+                bound = zip(jaxpr.invars[:first], consts, strict=True)
+                self.bindings.update((var, (atom, ())) for var, atom in bound)
+        rows = parts.body.invars[len(parts.fixed) + parts.carries :]
+        for var, atom in zip(rows, parts.xs, strict=True):
+            self.bindings[var] = (atom, (self.step,))
 
     def use(self, places: set[int]) -> LoopUse:
         """Return what the results ``places`` need."""
@@ -258,17 +246,18 @@ class _LoopFollower:
         streams = {
             n: self.element.index_of(self.eqn, outvars[n].aval, 1)
             for n in sorted(places)
-            if n >= self.count
+            if n >= self.parts.carries
         }
-        carries = {n for n in places if n < self.count}
+        carries = {n for n in places if n < self.parts.carries}
         condition = None
         while True:
             indices = {n: self._index_of(n) for n in sorted(carries)}
-            roots = [(self.jaxpr.outvars[n], at) for n, at in (indices | streams).items()]
-            body = self._inside(self.jaxpr, roots)
+            roots = [(self.parts.body.outvars[n], at) for n, at in (indices | streams).items()]
+            body = self._inside(self.parts.body, roots)
             demands = [body]
-            if self.condition is not None:
-                condition = self._inside(self.condition, [(self.condition.outvars[0], ())])
+            asking = self.parts.condition
+            if asking is not None:
+                condition = self._inside(asking, [(asking.outvars[0], ())])
                 demands.append(condition)
             loaded = [request for demand in demands for request in demand.loaded]
             asked = {self._carry_of(r) for r in loaded if r.var in self.place}
@@ -282,13 +271,13 @@ class _LoopFollower:
                 if isinstance(atom, Var):
                     outer.append(Request(atom, before + request.index, request.conditions))
         return LoopUse(
-            self.eqn, self.dim, self.step, indices, streams, body, condition, self.bindings,
-            tuple(dict.fromkeys(outer)),
+            self.eqn, self.parts, self.dim, self.step, indices, streams, body, condition,
+            self.bindings, tuple(dict.fromkeys(outer)),
         )  # fmt: skip
 
     def _starts(self, indices: dict[int, _Index]) -> Iterator[tuple[Var, _Index]]:
         for place, index in indices.items():
-            atom = self.inits[place]
+            atom = self.parts.inits[place]
             if isinstance(atom, Var):
                 yield atom, index
 

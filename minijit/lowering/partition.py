@@ -14,10 +14,11 @@ from collections import defaultdict
 
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.loop import is_collected
 from minijit.graph.primitive import Kind
 from minijit.lowering.cells import Cells, cells_of
 from minijit.lowering.demand import Blocked, Program, Request, Space
-from minijit.lowering.follow import carried, follow
+from minijit.lowering.follow import follow
 from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.realize import Realized, realize
 
@@ -74,9 +75,7 @@ class _Node:
     @property
     def collected(self) -> bool:
         """Whether it is collected from the steps of a loop."""
-        if self.eqn.primitive.kind is not Kind.LOOP:
-            return False
-        return self.eqn.outvars.index(self.var) >= carried(self.eqn)
+        return is_collected(self.eqn, self.var)
 
 
 class _Partitioner:
@@ -144,7 +143,7 @@ class _Partitioner:
     def _node(self, eqn: JaxprEqn, var: Var) -> _Node:
         shape, reduced_axes = var.aval.shape, frozenset[int]()
         steps: tuple[None, ...] = ()
-        if eqn.primitive.kind is Kind.LOOP and eqn.outvars.index(var) >= carried(eqn):
+        if is_collected(eqn, var):
             shape, steps = shape[1:], (None,)
         own: tuple[int | None, ...] = tuple(range(len(shape)))
         cells = cells_of(eqn) if eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH) else None

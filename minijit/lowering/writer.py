@@ -99,22 +99,17 @@ class KernelWriter(StatementWriter):
 
     def _loop(self, use: LoopUse) -> None:
         """Write a loop; its results are the last carries."""
-        eqn, params = use.eqn, use.eqn.params
-        body: Jaxpr = params.get("jaxpr") or params["body"]
-        first = params.get("condition_consts", 0)
-        consts = params["consts"] if "consts" in params else params["body_consts"]
-        inits = tuple(
-            self.operand(eqn.invars[first + consts + n], at, ()) for n, at in use.carries.items()
-        )
+        eqn, parts, body = use.eqn, use.parts, use.parts.body
+        inits = tuple(self.operand(parts.inits[n], at, ()) for n, at in use.carries.items())
         carries = tuple(self._result(eqn.outvars[n], at) for n, at in use.carries.items())
         condition = None
-        if use.condition is not None:
-            asked: Jaxpr = params["condition"]
-            self._bind(use, asked, first, carries)
+        asked = parts.condition
+        if asked is not None and use.condition is not None:
+            self._bind(use, asked, len(parts.asked), carries)
             self.scopes.open_loop(use.dim, carries)
             self._write(Program(asked), use.condition)
             condition = self._close(asked, (self.operand(asked.outvars[0], (), ()),))
-        self._bind(use, body, consts, carries)
+        self._bind(use, body, len(parts.fixed), carries)
         self.scopes.open_loop(use.dim, carries)
         self._write(Program(body), use.body)
         for n, at in use.streams.items():
@@ -123,8 +118,8 @@ class KernelWriter(StatementWriter):
         results = tuple(self.operand(body.outvars[n], at, ()) for n, at in use.carries.items())
         block = self._close(body, results)
         outs = tuple(self._result(eqn.outvars[n], at) for n, at in use.carries.items())
-        length = params.get("length")
-        loop = Loop(outs, inits, carries, block, use.dim, length, condition, str(eqn.source))
+        line = str(eqn.source)
+        loop = Loop(outs, inits, carries, block, use.dim, parts.length, condition, line)
         self.scopes.put_here(loop)
         for (n, at), out in zip(use.carries.items(), outs, strict=True):
             self.values[Request(eqn.outvars[n], at)] = out

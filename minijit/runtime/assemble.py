@@ -11,6 +11,7 @@ import numpy as np
 from minijit.backends.base import Backend, Launcher
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Kind
 from minijit.lowering.groups import Partition
 from minijit.lowering.kernel_ir import Role
@@ -131,20 +132,17 @@ class Assembler:
     def _loop_step(
         self, eqn: JaxprEqn, operands: tuple[Slot | np.generic, ...], outputs: tuple[Slot, ...]
     ) -> LoopStep:
-        params = eqn.params
-        body: Jaxpr = params.get("jaxpr") or params["body"]
-        asked = params.get("condition_consts", 0)
-        fixed = params["consts"] if "consts" in params else params["body_consts"]
-        count = params.get("carries", len(eqn.outvars))
+        parts = LoopParts.of(eqn)
+        asked, fixed, count = len(parts.asked), len(parts.fixed), parts.carries
         carried = [_contiguous(var.aval) for var in eqn.outvars[:count]]
         layouts = [self._layout(atom) for atom in eqn.invars]
         rows = [Layout(layout.strides[1:]) for layout in layouts[asked + fixed + count :]]
         constants = layouts[asked : asked + fixed]
         condition = None
-        if "condition" in params:
+        if parts.condition is not None:
             known = [*layouts[:asked], *carried]
-            condition = self.compile_body(params["condition"], known, self.backend)
-        steps = range(params.get("length", 0))
+            condition = self.compile_body(parts.condition, known, self.backend)
+        steps = range(parts.length or 0)
         return LoopStep(
             operands,
             outputs,
@@ -152,9 +150,9 @@ class Assembler:
             (asked, fixed),
             tuple(self._allocator(var.aval) for var in eqn.outvars[:count]),
             tuple(self._allocator(var.aval) for var in eqn.outvars[count:]),
-            self.compile_body(body, [*constants, *carried, *rows], self.backend),
+            self.compile_body(parts.body, [*constants, *carried, *rows], self.backend),
             condition,
-            steps[::-1] if params.get("reverse") else steps,
+            steps[::-1] if parts.reverse else steps,
         )
 
     def _layout(self, atom: Atom) -> Layout:

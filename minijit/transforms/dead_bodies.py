@@ -9,12 +9,25 @@ from typing import TypeVar
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
 
-__all__ = ["pruned"]
+__all__ = ["live_equations"]
 
 _T = TypeVar("_T")
 
 
-def pruned(eqn: JaxprEqn, needed: Collection[Var]) -> JaxprEqn:
+def live_equations(eqns: Sequence[JaxprEqn], results: Iterable[Atom]) -> tuple[JaxprEqn, ...]:
+    """Return the equations that ``results`` depend on, bodies pruned to what they depend on."""
+    needed = {atom for atom in results if isinstance(atom, Var)}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(eqns):
+        if needed.intersection(eqn.outvars):
+            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
+                eqn = _pruned(eqn, needed)
+            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
+            kept.append(eqn)
+    return tuple(reversed(kept))
+
+
+def _pruned(eqn: JaxprEqn, needed: Collection[Var]) -> JaxprEqn:
     """Return a branch or a loop that computes only the ``needed`` ones of its results."""
     used = {place for place, var in enumerate(eqn.outvars) if var in needed}
     rule = {"cond": _branch, "scan": _scan, "while": _while}[eqn.primitive.name]
@@ -107,19 +120,6 @@ def _with_outputs(jaxpr: Jaxpr, outputs: Sequence[int]) -> Jaxpr:
     """Return ``jaxpr`` with some of its results, and without what only the others need."""
     outvars = _chosen(jaxpr.outvars, outputs)
     return dataclasses.replace(jaxpr, eqns=live_equations(jaxpr.eqns, outvars), outvars=outvars)
-
-
-def live_equations(eqns: Sequence[JaxprEqn], results: Iterable[Atom]) -> tuple[JaxprEqn, ...]:
-    """Return the equations that ``results`` depend on, bodies pruned to what they depend on."""
-    needed = {atom for atom in results if isinstance(atom, Var)}
-    kept: list[JaxprEqn] = []
-    for eqn in reversed(eqns):
-        if needed.intersection(eqn.outvars):
-            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
-                eqn = pruned(eqn, needed)
-            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
-            kept.append(eqn)
-    return tuple(reversed(kept))
 
 
 def _with_inputs(jaxpr: Jaxpr, inputs: Sequence[int]) -> Jaxpr:

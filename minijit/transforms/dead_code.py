@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
-from minijit.graph.primitive import Kind
-from minijit.transforms.dead_bodies import pruned
+from minijit.graph.jaxpr import Jaxpr
+from minijit.transforms.dead_bodies import live_equations
 from minijit.transforms.rewrite import rebuild
 
 __all__ = ["eliminate_dead_code"]
@@ -15,12 +14,4 @@ def eliminate_dead_code(jaxpr: Jaxpr) -> Jaxpr:
 
     Before: ``b = exp a; c = sin a in (c,)``; after: ``c = sin a in (c,)``.
     """
-    needed = {atom for atom in jaxpr.outvars if isinstance(atom, Var)}
-    kept: list[JaxprEqn] = []
-    for eqn in reversed(jaxpr.eqns):
-        if needed.intersection(eqn.outvars):
-            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
-                eqn = pruned(eqn, needed)
-            needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
-            kept.append(eqn)
-    return rebuild(jaxpr, reversed(kept), {})
+    return rebuild(jaxpr, live_equations(jaxpr.eqns, jaxpr.outvars), {})
