@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import CpuEmitter, unit_strides
-from minijit.lowering.cpu_places import places_of
 from minijit.lowering.cpu_reduce import accumulation
-from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps, Structure, reads
 from minijit.lowering.kernel_ir import (
     Kernel,
     Load,
+    Loop,
     Operand,
     Reduce,
     Statement,
@@ -20,7 +19,10 @@ from minijit.lowering.kernel_ir import (
     Value,
     walk,
 )
+from minijit.lowering.places import places_of
 from minijit.lowering.source import held_dtype
+from minijit.lowering.structure import Lanes, Same, Steps, Structure, reads
+from minijit.lowering.structure_writer import StructureWriter
 
 __all__ = ["LaneWriter"]
 
@@ -33,7 +35,7 @@ _FAR_BYTES = 1 << 20
 _LINE_BYTES = 64
 
 
-class LaneWriter:
+class LaneWriter(StructureWriter):
     """Writes the items of a structure.
 
     Attributes:
@@ -41,6 +43,8 @@ class LaneWriter:
         inner: The dimension of the innermost loop over lanes, None without lanes.
         kept: The values that name an array of one element a lane.
     """
+
+    emitter: CpuEmitter
 
     def __init__(self, kernel: Kernel, structure: Structure) -> None:
         """Decide which values lie in arrays."""
@@ -64,7 +68,7 @@ class LaneWriter:
         self._width = width
         for value in self.kept:
             self.emitter.array(f"lanes_{value.name}", held_dtype(value.dtype), width)
-        self._items(self.structure.items)
+        self.items(self.structure.items)
 
     def _loads(self) -> dict[Value, Load]:
         """Return the loads that are as cheap again as from an array of the lanes."""
@@ -87,29 +91,9 @@ class LaneWriter:
         """Return what differs from lane to lane and is computed in another loop."""
         return [value for value in item.read if value in self.structure.varying]
 
-    def _items(self, items: Sequence[Item]) -> None:
-        for item in items:
-            match item:
-                case Once():
-                    self._once(item)
-                case Lanes():
-                    self._lanes(item)
-                case Steps():
-                    self._steps(item)
-                case Cases():
-                    self._cases(item)
-
-    def _once(self, item: Once) -> None:
-        match item.statement:
-            case Same():
-                self._same(item.statement)
-            case Store():
-                self._store(item.statement, "low")
-            case _:
-                self.emitter.statement(item.statement)
-
-    def _same(self, same: Same) -> None:
-        self.emitter.writer.line(f"{same.out.name} = {self.emitter.operand(same.source)}")
+    def store_once(self, store: Store) -> None:
+        """Write a store of what is the same for all lanes."""
+        self._store(store, "low")
 
     def _store(self, store: Store, lane: str) -> None:
         """Write a store, once for all the points that would store the same."""
@@ -121,7 +105,8 @@ class LaneWriter:
                 stack.enter_context(self.emitter.writer.block(f"if {test}:"))
             self.emitter.statement(store)
 
-    def _lanes(self, item: Lanes) -> None:
+    def lanes(self, item: Lanes) -> None:
+        """Write one loop over the lanes."""
         emitter = self.emitter
         writes = [pair for pair in item.writes if self._moves(*pair)]
         needed, statements = self._live(item, [source for _, source in writes])
@@ -141,7 +126,7 @@ class LaneWriter:
                     case Reduce():
                         continue
                     case Same():
-                        self._same(statement)
+                        self.same(statement)
                     case _:
                         emitter.statement(statement)
                 if statement.out in self._places:
@@ -210,28 +195,11 @@ class LaneWriter:
             stride *= self.kernel.extents[dim]
         return f"lanes_{self._places[value].name}[{self.emitter.index(position)}]"
 
-    def _steps(self, item: Steps) -> None:
-        node, writer, code = item.node, self.emitter.writer, self.emitter.operand
-        rows = zip(node.carries, node.inits, node.body.results, node.outs, strict=True)
-        shared = [row for row in rows if row[0] not in self.structure.varying]
-        for carry, init, _, _ in shared:
-            writer.line(f"{carry.name} = {code(init)}")
-        head = "while True:" if node.length is None else f"for i{node.dim} in range({node.length}):"
-        changed = [(carry.name, code(result)) for carry, _, result, _ in shared if carry != result]
-        with self._block(head, node.line):
-            if node.condition is not None:
-                self._items(item.condition)
-                with writer.block(f"if not {code(node.condition.results[0])}:"):
-                    writer.line("break")
-            self._fetch(item)
-            self._items(item.body)
-            if changed:
-                names, results = (", ".join(column) for column in zip(*changed, strict=True))
-                writer.line(f"{names} = {results}")
-        for carry, _, _, out in shared:
-            writer.line(f"{out.name} = {carry.name}")
+    def head(self, node: Loop) -> str:
+        """Return the head of a loop over steps."""
+        return "while True:" if node.length is None else f"for i{node.dim} in range({node.length}):"
 
-    def _fetch(self, item: Steps) -> None:
+    def begin_step(self, item: Steps) -> None:
         """Write prefetches of what the next step streams, where it is not next to this one's."""
         emitter = self.emitter
         for lanes in item.body:
@@ -252,28 +220,6 @@ class LaneWriter:
                     with emitter.writer.block(f"for i{self.inner} in {lines}:"):
                         function = emitter.helper(f"prefetch_{kind}")
                         emitter.writer.line(f"{function}(b{access.buffer}, {place})")
-
-    def _cases(self, item: Cases) -> None:
-        index = self.emitter.operand(item.node.index)
-        last = len(item.blocks) - 1
-        for number, block in enumerate(item.blocks):
-            if last == 0:
-                self._items(block)
-                continue
-            word = "if" if number == 0 else "elif"
-            head = f"{word} {index} == {number}:" if number < last else "else:"
-            with self._block(head, item.node.line if number == 0 else ""):
-                self._items(block)
-
-    @contextlib.contextmanager
-    def _block(self, head: str, comment: str) -> Iterator[None]:
-        """Open a block that may stay empty."""
-        writer = self.emitter.writer
-        with writer.block(head, comment):
-            before = writer.text
-            yield
-            if writer.text == before:
-                writer.line("pass")
 
 
 def _own_name(name: str) -> str:

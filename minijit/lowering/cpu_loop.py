@@ -15,9 +15,9 @@ from collections.abc import Iterable
 
 from minijit.lowering.cpu_emitter import UNIT_NS, Tile, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
-from minijit.lowering.cpu_structure import Structure
 from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Node, blocks
 from minijit.lowering.source import KernelSource
+from minijit.lowering.structure import Structure
 
 __all__ = ["emit_loop"]
 

@@ -12,8 +12,6 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.cpu_places import places_of
-from minijit.lowering.cpu_structure import Cases, Item, Lanes, Once, Same, Steps, Structure
 from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_reduce import ReducingEmitter
@@ -28,7 +26,10 @@ from minijit.lowering.kernel_ir import (
     Value,
     walk,
 )
+from minijit.lowering.places import places_of
 from minijit.lowering.source import KernelSource
+from minijit.lowering.structure import Lanes, Same, Structure
+from minijit.lowering.structure_writer import StructureWriter
 
 __all__ = ["emit_loop"]
 
@@ -93,12 +94,12 @@ def _narrowest(kernel: Kernel) -> int:
     return min(sizes, default=_SECTOR_BYTES)
 
 
-class _Writer(ReducingEmitter):
+class _Writer(ReducingEmitter, StructureWriter):
     """Writes one kernel."""
 
     def __init__(self, kernel: Kernel, geometry: Geometry, structure: Structure) -> None:
         super().__init__(kernel, geometry)
-        self.structure = structure
+        self.structure, self.emitter = structure, self
         self.places = places_of(structure, ())
         self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
         self.guard_rows = self.rows % geometry.rows != 0
@@ -109,7 +110,7 @@ class _Writer(ReducingEmitter):
             self._place(stack)
             for value in dict.fromkeys(self.places.values()):
                 self.local(f"{value.name}_", self.geometry.steps, value.dtype)
-            self._items(self.structure.items)
+            self.items(self.structure.items)
 
     def _place(self, stack: contextlib.ExitStack) -> None:
         """Write which row the thread works on, and which of the row's threads it is."""
@@ -131,31 +132,7 @@ class _Writer(ReducingEmitter):
         if self.kernel.rows:
             self.unflatten("row", range(len(self.kernel.rows)))
 
-    def _items(self, items: Sequence[Item]) -> None:
-        for item in items:
-            match item:
-                case Once():
-                    self._once(item.statement)
-                case Lanes():
-                    self._lanes(item)
-                case Steps():
-                    self._steps(item)
-                case Cases():
-                    self._cases(item)
-
-    def _once(self, statement: Statement | Same) -> None:
-        match statement:
-            case Same():
-                self._same(statement)
-            case Store():
-                self._store_once(statement)
-            case _:
-                self.statement(statement)
-
-    def _same(self, same: Same) -> None:
-        self.writer.line(f"{same.out.name} = {self.operand(same.source)}")
-
-    def _store_once(self, store: Store) -> None:
+    def store_once(self, store: Store) -> None:
         """Write a store by one of the threads that know the value."""
         tests = []
         if self.kernel.cols:
@@ -179,7 +156,7 @@ class _Writer(ReducingEmitter):
 
     # Values that differ from column to column.
 
-    def _lanes(self, item: Lanes) -> None:
+    def lanes(self, item: Lanes) -> None:
         """Write one loop over the columns of a thread, then the exchange of what it reduced."""
         line, shape = self.writer.line, self.geometry
         reduces = [s for s in item.statements if isinstance(s, Reduce)]
@@ -214,7 +191,7 @@ class _Writer(ReducingEmitter):
                     self.store(statement)
                 return
             case Same():
-                self._same(statement)
+                self.same(statement)
             case _:
                 self.statement(statement)
         if statement.out in self.places:
@@ -225,35 +202,24 @@ class _Writer(ReducingEmitter):
 
     # Loops and branches.
 
-    def _steps(self, item: Steps) -> None:
-        node, line, code = item.node, self.writer.line, self.operand
-        rows = zip(node.carries, node.inits, node.body.results, node.outs, strict=True)
-        shared = [row for row in rows if row[0] not in self.structure.varying]
-        for carry, init, _, _ in shared:
-            line(f"{carry.name} = {code(init)}")
+    def head(self, node: Loop) -> str:
+        """Write the counter, if there is one, and return the head of a loop over steps."""
+        if node.length is None:
+            return "while True:"
         counter = self.dims[node.dim]
+        self.writer.line(f"{counter} = {self.call('narrow', 0)}")
+        return f"while {counter} < {node.length}:"
+
+    def end_step(self, node: Loop) -> None:
+        """Write the barrier between exchanges and the next count."""
+        line, counter = self.writer.line, self.dims[node.dim]
+        if self._meets_again(node):
+            line(f"{self.helper('cuda')}.syncthreads()")
         if node.length is not None:
-            line(f"{counter} = {self.call('narrow', 0)}")
-        head = "while True:" if node.length is None else f"while {counter} < {node.length}:"
-        with self.writer.block(head, node.line):
-            if node.condition is not None:
-                self._items(item.condition)
-                with self.writer.block(f"if not {code(node.condition.results[0])}:"):
-                    line("break")
-            self._items(item.body)
-            changed = [(carry.name, code(new)) for carry, _, new, _ in shared if carry != new]
-            if changed:
-                names, results = (", ".join(column) for column in zip(*changed, strict=True))
-                line(f"{names} = {results}")
-            if self._meets_again(node):
-                line(f"{self.helper('cuda')}.syncthreads()")
-            if node.length is not None:
-                short = node.length <= _UNROLLED_STEPS
-                following = "narrow" if short else "advance"
-                step = (f"{counter} + 1",) if short else (counter, 1)
-                line(f"{counter} = {self.call(following, *step)}")
-        for carry, _, _, out in shared:
-            line(f"{out.name} = {carry.name}")
+            short = node.length <= _UNROLLED_STEPS
+            following = "narrow" if short else "advance"
+            step = (f"{counter} + 1",) if short else (counter, 1)
+            line(f"{counter} = {self.call(following, *step)}")
 
     def _meets_again(self, node: Loop) -> bool:
         """Whether a barrier must keep a step's exchange apart from that of the next step.
@@ -266,16 +232,3 @@ class _Writer(ReducingEmitter):
         certain = sum(isinstance(inner, Reduce) for inner in node.body.body)
         some = any(isinstance(inner, Reduce) for inner in walk((node,)))
         return some and certain < 2
-
-    def _cases(self, item: Cases) -> None:
-        index, last = self.operand(item.node.index), len(item.blocks) - 1
-        for number, block in enumerate(item.blocks):
-            if last == 0:
-                self._items(block)
-                continue
-            word = "if" if number == 0 else "elif"
-            head = f"{word} {index} == {number}:" if number < last else "else:"
-            with self.writer.block(head, item.node.line if number == 0 else ""):
-                if not block:
-                    self.writer.line("pass")
-                self._items(block)

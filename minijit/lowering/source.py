@@ -76,6 +76,11 @@ class Writer:
             self._depth -= 1
 
     @property
+    def count(self) -> int:
+        """Number of lines so far."""
+        return len(self._lines)
+
+    @property
     def text(self) -> str:
         """Everything written so far."""
         return "\n".join(self._lines) + "\n"

@@ -16,7 +16,7 @@ import numpy as np
 from minijit.graph.events import emit
 from minijit.runtime.plan import Plan
 from minijit.runtime.repeat import Repeated
-from minijit.runtime.steps import Slot, contiguous
+from minijit.runtime.steps import Slot, contiguous, slots_among
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
@@ -49,7 +49,7 @@ class BranchStep:
     @property
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
-        return tuple(operand for operand in self.operands if isinstance(operand, int))
+        return slots_among(self.operands)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -105,7 +105,7 @@ class LoopStep:
     @property
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
-        return tuple(operand for operand in self.operands if isinstance(operand, int))
+        return slots_among(self.operands)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -135,7 +135,7 @@ class EagerStep:
     @property
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
-        return tuple(operand for operand in self.operands if isinstance(operand, int))
+        return slots_among(self.operands)
 
     def run(self, values: list[Any], backend: Backend) -> None:
         """Compute it."""
@@ -146,6 +146,11 @@ class EagerStep:
         for slot, value in zip(self.outputs, results, strict=True):
             values[slot] = contiguous(xp, value) if self.stored else value
         emit("eager", primitive=self.primitive.name)
+
+
+def slots_among(operands: Iterable[Slot | np.generic]) -> tuple[Slot, ...]:
+    """Return the slots among operands, the others being literals."""
+    return tuple(operand for operand in operands if isinstance(operand, int))
 
 
 def contiguous(xp: Any, value: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from minijit.lowering.cpu_structure import Cases, Item, Lanes, Steps, Structure
 from minijit.lowering.kernel_ir import Value
+from minijit.lowering.structure import Cases, Item, Lanes, Steps, Structure
 
 __all__ = ["places_of"]
 
