@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from minijit.lowering.source import KernelSource
     from minijit.runtime.plan import Plan
 
-__all__ = ["EagerStep", "KernelStep", "Slot", "Step"]
+__all__ = ["EagerStep", "KernelStep", "Slot", "Step", "contiguous", "slots_among"]
 
 Slot = int
 """The place of a value while the plan runs: arguments first, then constants, then the rest."""
