@@ -73,5 +73,11 @@ class Backend(Protocol):
     def result(self, array: Any) -> Any:
         """Return ``array`` as users get it: of a class that has ``block_until_ready``."""
 
+    def plain(self, value: Any) -> Any:
+        """Return an array as one of the array library's own class, with which it works fastest.
+
+        What is no array comes back as it is.
+        """
+
     def synchronize(self) -> None:
         """Wait until everything launched has finished."""

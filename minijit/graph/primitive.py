@@ -133,8 +133,8 @@ class Primitive:
         doc: One line for the reference.
         abstract_eval: ``(*avals, **params) -> ShapedArray`` (a tuple with ``multiple_results``).
         eager: ``(xp, *arrays, **params)``: the same by NumPy or CuPy (``xp``).
-        into: ``(xp, out, *arrays, **params)``: the same into the array ``out``, which it returns;
-            a new one when ``out`` is None (library).
+        into: ``(xp, *avals, **params)`` -> ``(*arrays, out=array)``, which computes the same into
+            memory that is there (library).
         ufunc: The NumPy ufunc that it answers; its loops give operand and result dtypes.
         scalar: Code of one element (elementwise).
         monoid: Combination and identity (reduction over ``params["axes"]``).

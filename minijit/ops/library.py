@@ -30,7 +30,8 @@ def library(
         eager: ``(xp, *arrays, **params)``; ``xp`` is NumPy or CuPy.
         abstract_eval: ``(*avals, **params) -> ShapedArray``, a tuple with ``multiple_results``.
         doc: One line for the reference.
-        into: ``(xp, out, *arrays, **params)``: the same into ``out``, a new array where it is None.
+        into: ``(xp, *avals, **params)`` -> ``(*arrays, out=array)``, a function of the library that
+            computes the same into an array that is there, in C order.
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
         jvp: Forward derivative rule.

@@ -127,7 +127,11 @@ class Assembler:
             return BranchStep(operands, outputs, self._loose(eqn), tuple(compiled))
         stored = all(var in self.parts.stored for var in eqn.outvars)
         allocators = tuple(self._allocator(var.aval) for var in eqn.outvars)
-        return EagerStep(eqn.primitive, dict(eqn.params), operands, outputs, allocators, stored)
+        primitive, params, into = eqn.primitive, dict(eqn.params), None
+        if primitive.into is not None:
+            avals = (atom.aval for atom in eqn.invars)
+            into = primitive.into(self.backend.xp, *avals, **params)
+        return EagerStep(primitive, params, into, operands, outputs, allocators, stored)
 
     def _loop_step(
         self, eqn: JaxprEqn, operands: tuple[Slot | np.generic, ...], outputs: tuple[Slot, ...]

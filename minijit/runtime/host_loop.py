@@ -125,23 +125,23 @@ class LoopStep:
         asked, fixed = self.consts
         start = asked + fixed + len(self.carries)
         # The first step, of even number, reads what is carried from the odd buffers.
-        even = [allocate() for allocate in self.carries]
-        odd = [allocate() for allocate in self.carries]
+        buffers = [[allocate() for allocate in self.carries] for _ in range(2)]
+        even, odd = ([backend.plain(buffer) for buffer in half] for half in buffers)
         for buffer, init in zip(odd, operands[asked + fixed : start], strict=True):
             buffer[...] = init
         turns, scratch = ((odd, even), (even, odd)), dict[Slot, Any]()
         consts = operands[asked : asked + fixed]
+        collected = [allocate() for allocate in self.streams]
+        streams = [*operands[start:], *map(backend.plain, collected)]
         bodies = [
-            Repeated(self.body, backend, [*consts, *read], written, scratch)
+            Repeated(self.body, backend, [*consts, *read], written, scratch, streams)
             for read, written in turns
         ]
-        collected = [allocate() for allocate in self.streams]
-        streams = (*operands[start:], *collected)
         with np.errstate(all="ignore"):
             if self.condition is None:
                 done = len(self.steps)
                 for step, row in enumerate(self.steps):
-                    bodies[step & 1].run([array[row, ...] for array in streams])
+                    bodies[step & 1].run(row)
             else:
                 asking, holds = dict[Slot, Any](), backend.xp.empty((), np.bool_)
                 known = operands[:asked]
@@ -155,7 +155,7 @@ class LoopStep:
                     bodies[done & 1].run()
                     done += 1
                     conditions[done & 1].run()
-        last = odd if done % 2 == 0 else even
+        last = buffers[(done + 1) % 2]
         for slot, result in zip(self.outputs, (*last, *collected), strict=True):
             values[slot] = result
         emit("host_loop", steps=done)
@@ -165,7 +165,7 @@ def _operands(
     operands: Operands, loose: frozenset[int], values: list[Any], backend: Backend
 ) -> list[Any]:
     """Return the operands; what the library has made gets the layout that plans expect."""
-    found = [values[o] if isinstance(o, int) else o for o in operands]
+    found = [backend.plain(values[o] if isinstance(o, int) else o) for o in operands]
     for place in loose:
         found[place] = contiguous(backend.xp, found[place])
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minijit.graph.events import emit, subscribers
+from minijit.graph.events import subscribers
 from minijit.graph.tree import TreeDef, unflatten
 from minijit.runtime.captured import Captured
 from minijit.runtime.steps import KernelStep, Slot, Step
@@ -119,7 +119,7 @@ class Plan:
         assert isinstance(step, KernelStep)
         (allocate,) = step.allocators
         inputs, scalars = step.inputs, step.arguments
-        launcher, name = step.launcher, step.source.kernel.name
+        launcher = step.launcher
         # Not when an argument goes unused: it would be taken for the output.
         in_order = not scalars and inputs == tuple(range(self.arguments))
 
@@ -130,7 +130,7 @@ class Plan:
             else:
                 launcher((*[args[i] for i in inputs], output, *[args[i] for i in scalars]))
             if subscribers:
-                emit("launch", kernel=name)
+                step.announce()
             return output
 
         return one
@@ -150,7 +150,7 @@ class Plan:
             (*[args[i] for i in step.inputs], *outputs, *[args[i] for i in step.arguments])
         )
         if subscribers:
-            emit("launch", kernel=step.source.kernel.name)
+            step.announce()
         return outputs
 
 

@@ -6,20 +6,27 @@ Its steps keep the memory that they wrote the time before, so that nothing is al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from minijit.graph.events import emit, subscribers
+from minijit.graph.events import subscribers
 from minijit.runtime.plan import Plan
-from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
+from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step, slots_among
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
 
 __all__ = ["Repeated"]
 
+_Call = Callable[[], object]
+
 
 class Repeated:
-    """A plan whose results go where they are told to, as often as it is run."""
+    """A plan whose results go where they are told to, as often as it is run.
+
+    Its launches are announced to those who subscribed to events before it was made.
+    """
 
     def __init__(
         self,
@@ -28,16 +35,19 @@ class Repeated:
         arguments: Sequence[Any],
         results: Sequence[Any],
         scratch: dict[Slot, Any],
+        streams: Sequence[Any] = (),
     ) -> None:
         """Prepare the steps.
 
         Args:
             plan: What to run.
             backend: Where.
-            arguments: The first arguments; :meth:`run` is given the others.
-            results: Where the first results go; :meth:`run` is told about the others.
+            arguments: The first arguments.
+            results: Where the first results go.
             scratch: Memory for what lies between; filled here, for others that run in turn with
                 this one to use as well.
+            streams: Arrays of which a row each is the argument, then the place of the result, of
+                one run: the other arguments, then the other results.
         """
         given, told = len(arguments), len(results)
         self._backend = backend
@@ -45,31 +55,28 @@ class Repeated:
         self._table[plan.arguments : plan.arguments + len(plan.consts)] = plan.consts
         self._scratch = scratch
         self._results = frozenset(plan.results)
-        self._late = (*range(given, plan.arguments), *plan.results[told:])
-        self._moving = set(self._late)
+        late = (*range(given, plan.arguments), *plan.results[told:])
+        self._streams = tuple(zip(late, streams, strict=True))
+        self._moving = set(late)
         for slot, place in zip(plan.results, results, strict=False):
             self._table[slot] = place
         self._calls = [self._call(step) for step in plan.steps]
 
-    def run(self, rows: Sequence[Any] = ()) -> None:
-        """Run all steps.
-
-        Args:
-            rows: The arguments, then the places of results, that were not known at first.
-        """
-        table = self._table
-        for slot, row in zip(self._late, rows, strict=True):
-            table[slot] = row
+    def run(self, row: int = 0) -> None:
+        """Run all steps, on this row of the streams."""
+        table, place = self._table, (row, ...)
+        for slot, stream in self._streams:
+            table[slot] = stream[place]
         for call in self._calls:
             call()
 
-    def _call(self, step: Step) -> Callable[[], None]:
+    def _call(self, step: Step) -> _Call:
         if isinstance(step, KernelStep):
             self._allocate(step)
-            return self._launch(step)
-        if isinstance(step, EagerStep) and step.primitive.into is not None:
+            return _announced(step, self._launch(step))
+        if isinstance(step, EagerStep) and step.into is not None:
             self._allocate(step)
-            return self._compute(step)
+            return _announced(step, self._compute(step, step.into))
         return self._copy(step)
 
     def _allocate(self, step: KernelStep | EagerStep) -> None:
@@ -77,39 +84,32 @@ class Repeated:
         for slot, allocate in zip(step.outputs, step.allocators, strict=True):
             if slot not in self._results:
                 if slot not in self._scratch:
-                    self._scratch[slot] = allocate()
+                    self._scratch[slot] = self._backend.plain(allocate())
                 self._table[slot] = self._scratch[slot]
 
-    def _launch(self, step: KernelStep) -> Callable[[], None]:
-        table, launcher, name = self._table, step.launcher, step.source.kernel.name
-        slots = (*step.inputs, *step.outputs, *step.arguments)
-        ready = None
+    def _launch(self, step: KernelStep) -> _Call:
+        table, launcher, slots = self._table, step.launcher, step.operands
         if self._moving.isdisjoint(slots):
-            ready = tuple(table[slot] for slot in slots)
+            return partial(launcher, tuple([table[slot] for slot in slots]))
+        if len(slots) == 1:  # of which itemgetter makes no tuple
+            (slot,) = slots
+            return lambda: launcher((table[slot],))
+        gather = itemgetter(*slots)
+        return lambda: launcher(gather(table))
 
-        def launch() -> None:
-            launcher(ready or tuple([table[slot] for slot in slots]))
-            if subscribers:
-                emit("launch", kernel=name)
-
-        return launch
-
-    def _compute(self, step: EagerStep) -> Callable[[], None]:
+    def _compute(self, step: EagerStep, into: Callable[..., Any]) -> _Call:
         """Return what lets the array library write to memory that is there."""
-        table, xp, params = self._table, self._backend.xp, step.params
-        into, name, operands = step.primitive.into, step.primitive.name, step.operands
-        assert into is not None
+        table, operands = self._table, step.operands
         (out,) = step.outputs
 
-        def compute() -> None:
-            found = [table[o] if isinstance(o, int) else o for o in operands]
-            into(xp, table[out], *found, **params)
-            if subscribers:
-                emit("eager", primitive=name)
+        def found() -> list[Any]:
+            return [table[o] if isinstance(o, int) else o for o in operands]
 
-        return compute
+        if self._moving.isdisjoint((*slots_among(operands), out)):
+            return partial(into, *found(), out=table[out])
+        return lambda: into(*found(), out=table[out])
 
-    def _copy(self, step: Step) -> Callable[[], None]:
+    def _copy(self, step: Step) -> _Call:
         """Return what runs a step as it is and copies its results to where they belong."""
         table, backend = self._table, self._backend
         kept = [slot for slot in step.outputs if slot in self._results]
@@ -123,3 +123,14 @@ class Repeated:
                 table[slot] = place
 
         return copy
+
+
+def _announced(step: KernelStep | EagerStep, call: _Call) -> _Call:
+    if not subscribers:
+        return call
+
+    def announced() -> None:
+        call()
+        step.announce()
+
+    return announced

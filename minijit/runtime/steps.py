@@ -90,17 +90,20 @@ class KernelStep:
         """Bytes of all buffers."""
         return sum(b.size * b.dtype.itemsize for b in self.source.kernel.buffers)
 
+    @property
+    def operands(self) -> tuple[Slot, ...]:
+        """Slots of all that the launcher takes, in its order."""
+        return self.inputs + self.outputs + self.arguments
+
     def run(self, values: list[Any], backend: Backend) -> None:
         """Allocate the outputs and launch."""
         for slot, allocate in zip(self.outputs, self.allocators, strict=True):
             values[slot] = allocate()
-        self.launcher(
-            (
-                *(values[slot] for slot in self.inputs),
-                *(values[slot] for slot in self.outputs),
-                *(values[slot] for slot in self.arguments),
-            )
-        )
+        self.launcher(tuple([values[slot] for slot in self.operands]))
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell that it ran."""
         if subscribers:
             emit("launch", kernel=self.source.kernel.name)
 
@@ -112,10 +115,10 @@ class EagerStep:
     Attributes:
         primitive: What to compute.
         params: Its static parameters.
+        into: ``(*arrays, out=array)``: the same into memory that is there, where the library can.
         operands: A slot for each operand, or a NumPy scalar for a literal.
         outputs: Slots of the results.
-        allocators: What allocates each of them, for those who let the library write to memory that
-            is there already.
+        allocators: What allocates each of them, for those who call ``into``.
         stored: Whether kernels read the results, so that they must be contiguous.
         released: Slots whose values nothing needs afterwards.
     """
@@ -126,6 +129,7 @@ class EagerStep:
 
     primitive: Primitive
     params: dict[str, Any]
+    into: Callable[..., Any] | None
     operands: tuple[Slot | np.generic, ...]
     outputs: tuple[Slot, ...]
     allocators: tuple[Callable[[], Any], ...]
@@ -145,7 +149,12 @@ class EagerStep:
         results = result if self.primitive.multiple_results else (result,)
         for slot, value in zip(self.outputs, results, strict=True):
             values[slot] = contiguous(xp, value) if self.stored else value
-        emit("eager", primitive=self.primitive.name)
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell that it ran."""
+        if subscribers:
+            emit("eager", primitive=self.primitive.name)
 
 
 def slots_among(operands: Iterable[Slot | np.generic]) -> tuple[Slot, ...]:
