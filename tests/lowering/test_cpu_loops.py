@@ -15,7 +15,7 @@ from minijit.backends.cpu.compiler import assembly
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.kernel_ir import Kernel, Level, Operand, Value
 from minijit.lowering.source import KernelSource
-from tests.backends.test_cpu_kernels import run
+from tests.backends.cpu_kernels import run
 from tests.lowering.kernel_builder import constant, random_inputs
 from tests.lowering.loop_builder import LoopBuilder, interpret
 from tests.lowering.random_loops import random_kernel

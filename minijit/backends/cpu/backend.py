@@ -66,7 +66,7 @@ class CpuBackend:
         return array if type(array) is Array else np.asarray(array).view(Array)
 
     def plain(self, value: Any) -> Any:
-        """Return an :class:`Array` as a NumPy array: what NumPy computes on a subclass is slower."""
+        """Return an :class:`Array` as a NumPy array: NumPy is slower on a subclass."""
         return value.view(np.ndarray) if isinstance(value, Array) else value
 
     def synchronize(self) -> None:
