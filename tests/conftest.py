@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,10 @@ _ALIGNMENT = 16  # of the widest access
 
 # At import, so that what test modules trace while they are collected is checked as well.
 config.update("checks", True)
+# Tests count compiles, and must not see what others left in the user's folder; a process that a
+# test starts inherits it. Tests of the disk cache name a folder of their own.
+config.update("compilation_cache", "off")
+os.environ["MINIJIT_CACHE"] = "0"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["Settings", "View", "config"]
 
@@ -28,6 +29,11 @@ class Settings:
         explain_cache_misses: Log why a call had to be traced again.
         cache_entries: Most signatures kept in memory; the least recently used goes first.
         num_threads: CPU threads; 0 takes one for each available core.
+        compilation_cache: Compiled kernels on disk: ``"rw"``, ``"ro"`` to write none, ``"off"``.
+        compilation_cache_dir: Their folder; ``""`` is the user's cache folder.
+        compilation_cache_max_size: Most bytes of them; the least recently used go first. -1: all.
+        persistent_cache_min_entry_size_bytes: Smaller ones are not written.
+        persistent_cache_min_compile_time_secs: Ones that took less to compile are not written.
     """
 
     device: str = ""
@@ -39,6 +45,11 @@ class Settings:
     explain_cache_misses: bool = False
     cache_entries: int = 4096
     num_threads: int = 0
+    compilation_cache: Literal["rw", "ro", "off"] = "rw"
+    compilation_cache_dir: str = ""
+    compilation_cache_max_size: int = 2**30
+    persistent_cache_min_entry_size_bytes: int = 0
+    persistent_cache_min_compile_time_secs: float = 0.0
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
@@ -46,9 +57,17 @@ class Settings:
         return (self.default_float, self.default_int, self.checks, self.debug_nans)
 
 
-_SHARED = frozenset({"cache_entries", "num_threads"})
-"""Options of what all threads share, caches and the pool: a block sets them for all."""
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+_SHARED = frozenset(
+    {"cache_entries", "num_threads"}
+    | {name for name in _FIELDS if name.startswith(("compilation_cache", "persistent_cache"))}
+)
+"""Options of what all threads share, caches and the pool: a block sets them for all."""
+_VARIABLES = {name: f"MINIJIT_{name.upper()}" for name in _FIELDS} | {
+    "compilation_cache": "MINIJIT_CACHE",
+    "compilation_cache_dir": "MINIJIT_CACHE_DIR",
+}
+"""Variables of the environment: two that everybody sets are short."""
 _versions: dict[tuple[str, tuple[object, ...]], int] = {}
 _Block = Mapping[str, Any]
 
@@ -89,19 +108,19 @@ class Config:
     _lock: threading.RLock
 
     def __init__(self) -> None:
-        """Read ``MINIJIT_<OPTION>`` from the environment."""
+        """Read the options' variables from the environment."""
         shared = View(())
         own = ContextVar("minijit_view", default=shared)
         self._assign(_lock=threading.RLock(), _views=weakref.WeakSet({shared}), _observers={})
         self._assign(_shared=shared, _own=own, view=own.get)
         self._change(Settings(), ())
-        for field in _FIELDS.values():
-            text = os.environ.get(f"MINIJIT_{field.name.upper()}")
+        for name, variable in _VARIABLES.items():
+            text = os.environ.get(variable)
             if text is not None:
                 try:
-                    self.update(field.name, _parse(text, field.default))
+                    self.update(name, _parse(text, _FIELDS[name].default))
                 except ValueError as error:
-                    raise ValueError(f"MINIJIT_{field.name.upper()}: {error}") from None
+                    raise ValueError(f"{variable}: {error}") from None
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of an option."""
@@ -141,8 +160,9 @@ class Config:
     def override(self, **options: object) -> Iterator[None]:
         """Set options for the length of a ``with`` block, for the thread that opens it.
 
-        Other threads see nothing of it, those started inside neither; only ``cache_entries`` and
-        ``num_threads`` concern what all threads share. Blocks may close in any order.
+        Other threads see nothing of it, those started inside neither; only ``cache_entries``,
+        ``num_threads`` and the options of the disk cache concern what all threads share. Blocks may
+        close in any order.
         """
         checked = _checked(options)
         everywhere = {name: checked.pop(name) for name in _SHARED.intersection(checked)}
@@ -202,8 +222,17 @@ class Config:
             object.__setattr__(self, name, value)
 
 
-_DEVICES = ("", "cpu", "cuda", "cuda-emulated")
-_RANGES = {"cache_entries": range(1, 2**31), "num_threads": range(1025)}
+_CHOICES = {
+    "device": ("", "cpu", "cuda", "cuda-emulated"),
+    "compilation_cache": ("rw", "ro", "off"),
+}
+_RANGES: dict[str, tuple[float, float]] = {
+    "cache_entries": (1, 2**31 - 1),
+    "num_threads": (0, 1024),
+    "compilation_cache_max_size": (-1, 2**63 - 1),
+    "persistent_cache_min_entry_size_bytes": (-1, 2**63 - 1),
+    "persistent_cache_min_compile_time_secs": (0.0, 1e9),
+}
 
 
 def _checked(options: Mapping[str, object]) -> dict[str, Any]:
@@ -220,12 +249,16 @@ def _checked(options: Mapping[str, object]) -> dict[str, Any]:
         if name not in _FIELDS:
             raise AttributeError(f"no option {name!r}; the options are {', '.join(_FIELDS)}")
         default = _FIELDS[name].default
+        if type(default) is float and type(value) is int:
+            value = float(value)
         if type(value) is not type(default):
             raise TypeError(f"option {name!r} takes {type(default).__name__}, not {value!r}")
-        if name == "device" and value not in _DEVICES:
-            raise ValueError(f"option 'device' is one of {_DEVICES}, not {value!r}")
-        if name in _RANGES and value not in _RANGES[name]:
-            low, high = _RANGES[name][0], _RANGES[name][-1]
+        if name == "compilation_cache" and value == "0":
+            value = "off"  # as a variable of the environment is switched off
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise ValueError(f"option {name!r} is one of {_CHOICES[name]}, not {value!r}")
+        low, high = _RANGES.get(name, (-math.inf, math.inf))
+        if isinstance(value, int | float) and not low <= value <= high:
             raise ValueError(f"option {name!r} is between {low} and {high}, not {value!r}")
         checked[name] = value
     return checked
@@ -240,7 +273,7 @@ def _parse(text: str, default: object) -> object:
         if text.lower() not in ("0", "1", "true", "false"):
             raise ValueError(f"{text!r} is not a truth value: use 0, 1, true or false")
         return text.lower() in ("1", "true")
-    return int(text) if isinstance(default, int) else text
+    return type(default)(text) if isinstance(default, int | float) else text
 
 
 config = Config()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CacheWarning",
     "ConcretizationTypeError",
     "NonConcreteBooleanIndexError",
     "TracerArrayConversionError",
@@ -69,4 +70,12 @@ class UnexpectedTracerError(TypeError):
     """A traced value was used after the function that traced it had returned.
 
     A list, an attribute or a global kept it. Return the value from the jitted function instead.
+    """
+
+
+class CacheWarning(UserWarning):
+    """Compiled kernels cannot be kept on the disk, or what was kept cannot be used.
+
+    Results are right all the same: what is not found is compiled. The message names the file or
+    folder, and what to do.
     """
