@@ -11,10 +11,10 @@ import math
 
 from minijit.lowering.cuda_emitter import VECTOR_BYTES
 from minijit.lowering.cuda_launch import unrolled_lanes
-from minijit.lowering.kernel_ir import Kernel, Load, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Store, walk
 from minijit.lowering.stages import Staging, stage_kernel
 
-__all__ = ["Geometry", "choose_geometry", "power_of_two"]
+__all__ = ["Geometry", "accesses", "choose_geometry", "power_of_two", "reads_along_rows"]
 
 WARP = 32
 _FEW_ROWS = 264
@@ -80,26 +80,29 @@ def choose_geometry(
     words = sum(max(value.dtype.itemsize, 4) // 4 for value in held.kept)
     most = min(_MOST_LANES, 2 * _MOST_LANES // max(words, 2))
     most = min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
-    by_column = _reads_along_rows(kernel)
+    by_column = reads_along_rows(kernel)
     chunk = _chunk(kernel, most) if vectorize and not by_column else 1
     choose = _columns if by_column else _rows
     geometry = choose(math.prod(kernel.rows), math.prod(kernel.cols), chunk, max(most, chunk))
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
 
 
-def _accesses(kernel: Kernel) -> list[Load | Store]:
+def accesses(kernel: Kernel) -> list[Load | Store]:
+    """Return the loads and stores that differ from column to column, in loops and branches too."""
     cols = frozenset(range(len(kernel.rows), len(kernel.extents)))
     return [
-        s for s in kernel.statements if isinstance(s, Load | Store) and cols & set(s.index.dims)
+        node
+        for node in walk(kernel.body)
+        if isinstance(node, Load | Store) and cols & set(node.index.dims)
     ]
 
 
-def _reads_along_rows(kernel: Kernel) -> bool:
+def reads_along_rows(kernel: Kernel) -> bool:
     """Whether more bytes lie side by side along the last row dimension than along columns."""
     if not kernel.rows or not kernel.cols:
         return False
     votes = 0
-    for access in _accesses(kernel):
+    for access in accesses(kernel):
         size = kernel.buffers[access.buffer].dtype.itemsize
         if abs(access.index.stride(len(kernel.extents) - 1)) == 1:
             votes -= size
@@ -113,7 +116,7 @@ def _chunk(kernel: Kernel, most: int) -> int:
     inner = len(kernel.extents) - 1
     sizes = [
         kernel.buffers[access.buffer].dtype.itemsize
-        for access in _accesses(kernel)
+        for access in accesses(kernel)
         if access.index.stride(inner) == 1 and (isinstance(access, Store) or access.guard is None)
     ]
     if not sizes:

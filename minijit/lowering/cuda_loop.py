@@ -12,12 +12,17 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
+from minijit.lowering.cuda_geometry import (
+    WARP,
+    Geometry,
+    accesses,
+    power_of_two,
+    reads_along_rows,
+)
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_reduce import ReducingEmitter
 from minijit.lowering.kernel_ir import (
     Kernel,
-    Load,
     Loop,
     Map,
     Reduce,
@@ -38,6 +43,7 @@ _MOST_THREADS = 512
 _MOST_LANES = 16
 _LANES = 4
 _SECTOR_BYTES = 32
+_FEW_BLOCKS = 132
 _UNROLLED_STEPS = 16
 
 
@@ -63,10 +69,7 @@ def emit_loop(kernel: Kernel, *, work: int | None) -> KernelSource:
     launch = CudaLaunch(grid, geometry.threads, 0, (), False, geometry.steps)
     note = f"loop: {grid} blocks of {geometry.threads} threads, a point each"
     if kernel.cols:
-        note = (
-            f"loop over rows: {geometry.rows} rows in a block of {geometry.threads} threads, "
-            f"{geometry.group} threads and {geometry.steps} values each for a row; {grid} blocks"
-        )
+        note = f"loop over {geometry}; {grid} blocks"
     return KernelSource(kernel, writer.writer.text, writer.names, note, launch)
 
 
@@ -77,20 +80,35 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
     lanes = min(_LANES, most)
     group = min(power_of_two(-(-cols // lanes)), _MOST_THREADS)
+    sector = _SECTOR_BYTES // _narrowest(kernel)
+    if reads_along_rows(kernel):
+        width = _width(kernel, sector, most)
+        if width * cols <= _MOST_THREADS * most:
+            group = min(group, _MOST_THREADS // width)
+            threads = max(width * group, _THREADS)
+            return Geometry(True, threads, group, 1, -(-cols // group), persistent=True)
     # Fewer threads than a sector has elements would fetch it again for each of their columns.
-    group = max(group, min(_SECTOR_BYTES // _narrowest(kernel), power_of_two(cols)))
+    group = max(group, min(sector, power_of_two(cols)))
     lanes = -(-cols // group)
     return Geometry(False, max(group, _THREADS), group, 1, lanes, persistent=True)
 
 
+def _width(kernel: Kernel, sector: int, most: int) -> int:
+    """Return how many rows that lie side by side a block takes, at least a sector of them."""
+    rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
+    width = min(WARP, power_of_two(rows))
+    # Wide blocks share fewer sectors; where rows fill sectors there are none to share.
+    whole = kernel.rows[-1] % sector == 0
+    while width > sector and (
+        (whole and rows < width * _FEW_BLOCKS) or width * cols > _MOST_THREADS * most
+    ):
+        width //= 2
+    return width
+
+
 def _narrowest(kernel: Kernel) -> int:
     """Return the bytes of the smallest elements that lie along the columns."""
-    columns = frozenset(range(len(kernel.rows), len(kernel.extents)))
-    sizes = [
-        kernel.buffers[node.buffer].dtype.itemsize
-        for node in walk(kernel.body)
-        if isinstance(node, Load | Store) and columns.intersection(node.index.dims)
-    ]
+    sizes = (kernel.buffers[node.buffer].dtype.itemsize for node in accesses(kernel))
     return min(sizes, default=_SECTOR_BYTES)
 
 
@@ -101,8 +119,6 @@ class _Writer(ReducingEmitter, StructureWriter):
         super().__init__(kernel, geometry)
         self.structure, self.emitter = structure, self
         self.places = places_of(structure, ())
-        self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
-        self.guard_rows = self.rows % geometry.rows != 0
 
     def write(self) -> None:
         """Write the whole function."""
@@ -113,22 +129,16 @@ class _Writer(ReducingEmitter, StructureWriter):
             self.items(self.structure.items)
 
     def _place(self, stack: contextlib.ExitStack) -> None:
-        """Write which row the thread works on, and which of the row's threads it is."""
-        line, shape = self.writer.line, self.geometry
-        line(f"thread = {self.call('thread_index')}")
-        first = f"{self.call('block_index')}*{shape.rows}"
+        """Write where the thread works; a thread without a point has nothing to do."""
         if self.kernel.cols:
-            line(f"part = {self.call('remainder', 'thread', shape.group)}")
-            within = self.call("quotient", "thread", shape.group)
-            line(f"row = {self.integer(f'{first} + {within}')}")
-            if self.guard_rows:
-                # Threads without a row take part in exchanges and barriers.
-                line(f"active = row < {self.rows}")
-                line(f"row = row if active else {self.integer(str(self.rows - 1))}")
-        else:
-            line(f"row = {self.integer(f'{first} + thread')}")
-            if self.guard_rows:
-                stack.enter_context(self.writer.block(f"if row < {self.rows}:"))
+            self.place()
+            return
+        line, threads = self.writer.line, self.geometry.threads
+        line(f"thread = {self.call('thread_index')}")
+        first = f"{self.call('block_index')}*{threads}"
+        line(f"row = {self.integer(f'{first} + thread')}")
+        if self.guard_rows:
+            stack.enter_context(self.writer.block(f"if row < {self.rows}:"))
         if self.kernel.rows:
             self.unflatten("row", range(len(self.kernel.rows)))
 
@@ -227,7 +237,7 @@ class _Writer(ReducingEmitter, StructureWriter):
         An exchange writes shared memory, waits and reads. The wait of another one in between is
         enough.
         """
-        if self.geometry.group <= WARP:
+        if not self.meets:
             return False
         certain = sum(isinstance(inner, Reduce) for inner in node.body.body)
         some = any(isinstance(inner, Reduce) for inner in walk((node,)))

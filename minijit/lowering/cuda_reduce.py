@@ -24,6 +24,29 @@ class ReducingEmitter(CudaEmitter):
         """Start an empty text for a kernel that ``geometry`` maps to threads."""
         super().__init__(kernel)
         self.geometry = geometry
+        self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
+        self.guard_rows = self.rows % geometry.rows != 0
+
+    def place(self) -> None:
+        """Write which row the thread works on, and which of the row's threads it is.
+
+        Threads without a row are not ``active``: they go along, since they have to take part in
+        exchanges and barriers.
+        """
+        line, shape = self.writer.line, self.geometry
+        line(f"thread = {self.call('thread_index')}")
+        within, part, row = shape.group, "remainder", "quotient"
+        if shape.by_column:
+            within, part, row = shape.rows, row, part
+        line(f"part = {self.call(part, 'thread', within)}")
+        first = f"{self.call('block_index')}*{shape.rows}"
+        position = f"{first} + {self.call(row, 'thread', within)}"
+        line(f"row = {self.integer(position)}")
+        if self.guard_rows:
+            line(f"active = row < {self.rows}")
+            line(f"row = row if active else {self.integer(str(self.rows - 1))}")
+        if self.kernel.rows:
+            self.unflatten("row", range(len(self.kernel.rows)))
 
     @property
     def _accumulators(self) -> int:
@@ -102,19 +125,28 @@ class ReducingEmitter(CudaEmitter):
         code = self.cast(totals[result], reduce.accumulators[result], reduce.out.dtype)
         line(f"{reduce.out.name} = {code}")
 
+    @property
+    def _partials(self) -> int:
+        """Results of warps that a block combines; not more than rows if no row has several."""
+        shape = self.geometry
+        if shape.by_column:
+            return shape.rows * (shape.threads // max(shape.rows, WARP))
+        return shape.threads // WARP
+
+    @property
+    def meets(self) -> bool:
+        """Whether threads of several warps share a row, and exchange through shared memory."""
+        return self._partials > self.geometry.rows
+
     def _shared(self, reduce: Reduce) -> list[str]:
         """Write the shared memory of one reduction; none where a warp holds a whole row."""
-        shape = self.geometry
-        size = shape.threads // WARP
-        if shape.by_column:
-            size = shape.rows * (shape.threads // max(shape.rows, WARP))
-        if size <= shape.rows:
+        if not self.meets:
             return []
         names = []
         for place, dtype in enumerate(reduce.accumulators):
             name = f"shared_{reduce.out.name}_{place}"
             kind = self.type(held_dtype(dtype))
-            self.writer.line(f"{name} = cuda.shared.array({size}, {kind})")
+            self.writer.line(f"{name} = cuda.shared.array({self._partials}, {kind})")
             names.append(name)
         return names
 

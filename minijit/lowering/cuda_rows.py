@@ -39,22 +39,18 @@ class _RowEmitter(ReducingEmitter):
     def __init__(self, kernel: Kernel, geometry: Geometry, staging: Staging) -> None:
         super().__init__(kernel, geometry)
         self.staging = staging
-        self.row_dims = range(len(kernel.rows))
         self.col_dims = range(len(kernel.rows), len(kernel.extents))
         self.inner = len(kernel.extents) - 1
-        self.rows = math.prod(kernel.rows)
-        self.cols = math.prod(kernel.cols)
         self.ragged = kernel.ragged is not None
         self.limit = "limit" if self.ragged else str(self.cols)
         self.exact = not self.ragged and self.cols > 0 and self.cols % geometry.span == 0
-        self.guard_rows = self.rows % geometry.rows != 0
 
     def write(self) -> None:
         """Write the whole function."""
         with self.whole_function():
             for statement in self.staging.launch:
                 self.statement(statement)
-            self._place()
+            self.place()
             self._arrays()
             for number, stage in enumerate(self.staging.stages):
                 self._row_statements(stage.before)
@@ -62,25 +58,11 @@ class _RowEmitter(ReducingEmitter):
                 self._stage(stage, first_pass=number == 0)
             self._row_statements(self.staging.after)
 
-    def _place(self) -> None:
-        """Write which row the thread works on, and which of the row's threads it is."""
-        line, shape = self.writer.line, self.geometry
-        line(f"thread = {self.call('thread_index')}")
-        split = (shape.rows, "remainder", "quotient")
-        if not shape.by_column:
-            split = (shape.group, "quotient", "remainder")
-        within, row, part = split
-        line(f"part = {self.call(part, 'thread', within)}")
-        first = f"{self.call('block_index')}*{shape.rows}"
-        position = f"{first} + {self.call(row, 'thread', within)}"
-        line(f"row = {self.integer(position)}")
-        if self.guard_rows:
-            line(f"active = row < {self.rows}")
-            line(f"row = row if active else {self.integer(str(self.rows - 1))}")
-        if self.kernel.rows:
-            self.unflatten("row", self.row_dims)
+    def place(self) -> None:
+        """Write the place of the thread, and how many columns a ragged row has."""
+        super().place()
         if self.ragged:
-            block = self.dims[len(self.kernel.rows) - 1]
+            line, block = self.writer.line, self.dims[len(self.kernel.rows) - 1]
             left = f"{self.kernel.ragged} - {block}*{self.cols}"
             line(f"limit = {self.integer(f'min({self.cols}, {left})')}")
 

@@ -97,6 +97,16 @@ def unit_steps(x: Any) -> Any:
     return lax.scan(step, x[0], x)[0]
 
 
+def unit_columns(x: Any) -> Any:
+    """Neighbours in memory are rows of the kernel: the reduced axis comes before the last."""
+
+    def step(state: Any, row: Any) -> Any:
+        state = state / jnp.sqrt((state * state).sum(0, keepdims=True)) + row
+        return state, (state, state.argmax(0))
+
+    return lax.scan(step, jnp.ones_like(x[0]), x)
+
+
 def newton(x: Any) -> Any:
     def go_on(state: Any) -> Any:
         return jnp.abs(state[1]).max() > 1e-4
@@ -145,6 +155,9 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rows of a block": (softmax_steps, (random(3, 3, 300),)),
     "long rows": (softmax_steps, (random(3, 2, 2000),)),
     "one exchange a step": (unit_steps, (random(6, 3, 700),)),
+    "columns of a warp": (unit_columns, (random(4, 5, 33),)),
+    "columns of a block": (unit_columns, (random(3, 150, 40),)),
+    "columns too long to hold": (unit_columns, (random(2, 1100, 8),)),
     "until all have converged": (newton, (1 + random(150),)),
     "mandelbrot": (mandelbrot, (random(9, 37), random(9, 37))),
     "scalar": (scalar_steps, (random(40),)),
@@ -225,6 +238,9 @@ TRAFFIC: dict[str, tuple[Any, tuple[Any, ...], float]] = {
     "short rows": (softmax_steps, (random(8, 64, 8),), 1.2),
     "short half rows": (softmax_steps, (random(8, 64, 16).astype(np.float16),), 1.3),
     "rows of a block": (softmax_steps, (random(8, 4, 512),), 1.2),
+    "columns": (unit_columns, (random(8, 100, 64),), 1.01),
+    "half columns": (unit_columns, (random(8, 20, 64).astype(np.float16),), 1.01),
+    "columns that are not aligned": (unit_columns, (random(8, 16, 100),), 1.2),
 }
 
 
