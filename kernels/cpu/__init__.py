@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from minijit.kernels.cpu.casts import FROM_FLOAT
-from minijit.kernels.cpu.device import device_function
+from minijit.kernels.cpu.device import device_function, scalar_function
 from minijit.kernels.cpu.half import half_bits, half_value, round_half
 from minijit.kernels.cpu.prefetch import prefetch_read, prefetch_write
 from minijit.kernels.cpu.reductions import COMBINE, add_exactly, total_of
 
-__all__ = [
-    "COMBINE",
-    "FROM_FLOAT",
-    "add_exactly",
-    "device_function",
-    "half_bits",
-    "half_value",
-    "prefetch_read",
-    "prefetch_write",
-    "round_half",
-    "total_of",
-]
+#: What generated kernels refer to by name.
+VOCABULARY = {
+    "add_exactly": add_exactly,
+    "half_bits": half_bits,
+    "half_value": half_value,
+    "prefetch_read": prefetch_read,
+    "prefetch_write": prefetch_write,
+    "round_half": round_half,
+    "total_of": total_of,
+    **FROM_FLOAT,
+    **{f"fold_{monoid}": fold for monoid, fold in COMBINE.items()},
+}
+helper = VOCABULARY.__getitem__
+
+__all__ = ["VOCABULARY", "device_function", "helper", "scalar_function"]

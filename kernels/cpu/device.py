@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["device_function"]
+__all__ = ["device_function", "scalar_function"]
 
 
 def device_function(function: Callable[..., Any]) -> Any:
@@ -16,3 +16,8 @@ def device_function(function: Callable[..., Any]) -> Any:
     Divisions by zero give what IEEE 754 says instead of raising.
     """
     return njit(function, forceinline=True, error_model="numpy")
+
+
+def scalar_function(make: Callable[[Any], Callable[..., Any]], dtype: Any) -> Any:
+    """Return the device function of what ``make`` makes for ``dtype``."""
+    return device_function(make(dtype))

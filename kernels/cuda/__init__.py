@@ -66,5 +66,6 @@ VOCABULARY = {
     "zero": zero,
     **CASTS,
 }
+helper = VOCABULARY.__getitem__
 
-__all__ = ["VOCABULARY"]
+__all__ = ["VOCABULARY", "helper"]

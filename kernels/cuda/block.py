@@ -44,6 +44,16 @@ def total_of(total, lost):
     return total + lost if math.isfinite(lost) else total
 
 
+def scalar_function(make, dtype):
+    """The device function of what `make` makes for `dtype`."""
+    return device_function(make(dtype))
+
+
+def combination(make, dtypes):
+    """The device function of what `make` makes for the first of `dtypes`, to which it casts."""
+    return typed_combination(make(dtypes[0]), dtypes)
+
+
 @cache
 def typed_combination(function, dtypes):
     """`function` as a device function whose results are cast to `dtypes`, one or two of NumPy's."""

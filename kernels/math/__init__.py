@@ -6,36 +6,22 @@ is small beside the larger argument, not beside the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+_MODULES = {
+    "exponential": ("exp", "exp2", "expm1"),
+    "logarithm": ("log", "log2", "log10", "log1p"),
+    "trigonometric": ("sin", "cos", "tan"),
+    "inverse_trigonometric": ("arcsin", "arccos", "arctan", "arctan2"),
+    "hyperbolic": ("tanh", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "sigmoid"),
+    "error_function": ("erf", "erfc"),
+    "power": ("power", "cbrt"),
+    "norm": ("hypot", "logaddexp", "logaddexp2"),
+}
 
-from minijit.kernels.math import (
-    error_function,
-    exponential,
-    hyperbolic,
-    inverse_trigonometric,
-    logarithm,
-    norm,
-    power,
-    trigonometric,
-)
-
-_NAMES: tuple[tuple[ModuleType, tuple[str, ...]], ...] = (
-    (exponential, ("exp", "exp2", "expm1")),
-    (logarithm, ("log", "log2", "log10", "log1p")),
-    (trigonometric, ("sin", "cos", "tan")),
-    (inverse_trigonometric, ("arcsin", "arccos", "arctan", "arctan2")),
-    (hyperbolic, ("tanh", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "sigmoid")),
-    (error_function, ("erf", "erfc")),
-    (power, ("power", "cbrt")),
-    (norm, ("hypot", "logaddexp", "logaddexp2")),
-)
-
-#: By NumPy's name of the function and of the type of all its arguments and of its result.
-CPU_FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
-    (name, dtype): getattr(module, f"{name}_{dtype}")
-    for module, names in _NAMES
+#: By NumPy's name of the function and of the type of all its arguments and of its result: module
+#: and name there. Nothing is imported before it is needed: the modules import Numba.
+CPU_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
+    (name, dtype): (f"minijit.kernels.math.{module}", f"{name}_{dtype}")
+    for module, names in _MODULES.items()
     for name in names
     for dtype in ("float32", "float64")
 }

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
 
-__all__ = ["Backend", "Binary", "Launcher"]
+__all__ = ["Backend", "Binary", "Build", "Launcher"]
 
 Launcher = Callable[[tuple[Any, ...]], None]
 """Runs one loaded kernel on ``(*buffers, *arguments)``, in the order of the kernel's declaration;
 buffers are arrays of the backend, arguments NumPy scalars or Python numbers."""
+
+
+Build = Callable[["KernelSource"], "Binary"]
+"""Returns the binary of a source: compiled, or kept from before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,11 +56,27 @@ class Backend(Protocol):
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""
 
+    def environment(self) -> Mapping[str, Any]:
+        """Return what binaries depend on beside their source: the target and who compiles.
+
+        It can be written as JSON, ``"target"`` is for people to read, and no compiler is imported.
+        """
+
+    def parameters(self, source: KernelSource) -> Mapping[str, Any]:
+        """Return what the binary of ``source`` depends on beside code and types, as JSON allows."""
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source; needs no device."""
 
-    def load(self, source: KernelSource, binary: Binary) -> Launcher:
-        """Make a binary callable on the device."""
+    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
+        """Make a binary callable on the device; imports no compiler.
+
+        Args:
+            source: What ``binary`` was made from, or another source of equal code.
+            binary: The machine code.
+            build: Returns the binary of a further source, should one be needed; default:
+                ``compile``.
+        """
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """Return a function that allocates an uninitialised C-contiguous array at each call.

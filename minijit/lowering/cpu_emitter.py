@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from minijit.graph.locks import process_lock
 from minijit.graph.primitive import Primitive
+from minijit.kernels.math import CPU_FUNCTIONS
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
 from minijit.lowering.kernel_ir import (
     Kernel,
@@ -26,12 +25,12 @@ from minijit.lowering.kernel_ir import (
 )
 from minijit.lowering.source import Emitter, KernelSource
 from minijit.lowering.stages import value_dims
+from minijit.lowering.symbols import Symbol
 
 __all__ = ["UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "unit_strides"]
 
 UNIT_NS = 8_000
 """Work that one unit should hold: small against a launch in parallel, large against its claim."""
-_lock = process_lock()
 _SAME_FUNCTION = {"pow": "power", "float_power": "power"}
 _ACCESS_NS = 0.05
 _FLOP_NS = 0.007
@@ -76,49 +75,31 @@ class Tile:
         return Tile(tuple(order), tuple(extents[d] for d in order), tuple(reversed(blocks)))
 
 
-@functools.cache
-def _device_function(make: Callable[[np.dtype[Any]], Any], dtype: np.dtype[Any]) -> Any:
-    """Return what ``make(dtype)`` makes, compiled for the CPU: one object for one code."""
-    from minijit.kernels.cpu import device_function
-
-    return device_function(make(dtype))
-
-
-@functools.cache
-def _helpers() -> dict[str, Any]:
-    from minijit.kernels import cpu
-
-    functions = ["half_bits", "half_value", "round_half", "add_exactly", "total_of"]
-    functions += ["prefetch_read", "prefetch_write"]
-    return {name: getattr(cpu, name) for name in functions} | dict(cpu.FROM_FLOAT)
+_KERNELS = "minijit.kernels.cpu"
 
 
 class CpuEmitter(Emitter):
     """Statements as CPU code, loops over units, and scratch arrays."""
 
+    vocabulary = _KERNELS
+
     def __init__(self, kernel: Kernel) -> None:
         """Start an empty function for ``kernel``."""
         super().__init__(kernel)
-        self.helpers = _helpers()
         self.scratch: list[Scratch] = []
         self.used_dims = {} if kernel.structured else value_dims(kernel)
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
-        from minijit.kernels.math import CPU_FUNCTIONS
-
         known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
         if known is not None:
-            return known, True
+            return Symbol(*known), True
         assert op.scalar is not None
-        with _lock:
-            return _device_function(op.scalar.make, dtype), False
+        return _scalar_function(op.scalar.make, dtype), False
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""
-        with _lock:
-            function = _device_function(combine, dtype)
-        return self.name(f"combine_{name}_{dtype.name}", function)
+        return self.name(f"combine_{name}_{dtype.name}", _scalar_function(combine, dtype))
 
     def array(self, name: str, dtype: np.dtype[Any], length: int) -> str:
         """Add a scratch array and return its name."""
@@ -205,6 +186,10 @@ class CpuEmitter(Emitter):
         text = f"def {kernel.name}({', '.join(names)}):\n{body}"
         launch = CpuLaunch(units, max(int(work), 1), tuple(self.scratch), trips <= _SHORT)
         return KernelSource(kernel, text, self.names, schedule, launch)
+
+
+def _scalar_function(make: Callable[..., Any], dtype: np.dtype[Any]) -> Symbol:
+    return Symbol(_KERNELS, "scalar_function", (make, dtype))
 
 
 def _scaled(factor: int, name: str) -> str:

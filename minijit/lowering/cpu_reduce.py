@@ -20,6 +20,8 @@ from minijit.lowering.source import held_dtype
 __all__ = ["Accumulation", "Slot", "accumulation"]
 
 _FLOAT64 = np.dtype(np.float64)
+_FOLDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+"""Monoids that ``minijit.kernels.cpu`` folds in vectors; others by their own combination."""
 Slot = Callable[[str], str]
 """From the name of an accumulator to code of its place: the name itself, or an array's element."""
 
@@ -44,22 +46,20 @@ class Accumulation:
 
     def add(self, emitter: CpuEmitter, slot: Slot) -> None:
         """Write the combination with the current cell."""
-        from minijit.kernels.cpu import COMBINE
-
         reduce, monoid = self.reduce, self.reduce.monoid
         name, dtype, _ = self.places[0]
         values = [
             emitter.cast(emitter.operand(arg), arg.dtype, place[1])
             for arg, place in zip(reduce.args, self.places, strict=False)
         ]
-        if monoid.position or monoid.name not in COMBINE:
+        if monoid.position or monoid.name not in _FOLDS:
             slots = [slot(place[0]) for place in self.places]
             function = emitter.combination(monoid.name, monoid.combine, dtype)
             code = f"{', '.join(slots)} = {function}({', '.join(slots + values)})"
         elif monoid.name == "prod" and reduce.accumulators[0] == _FLOAT64:
             code = f"{slot(name)} = {slot(name)} * {values[0]}"
         else:
-            function = emitter.name(f"fold_{monoid.name}", COMBINE[monoid.name])
+            function = emitter.helper(f"fold_{monoid.name}")
             code = f"{slot(name)} = {function}({slot(name)}, {values[0]})"
         emitter.writer.line(code, reduce.line)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
+from minijit.lowering.symbols import Symbol
 
-__all__ = ["CudaEmitter"]
+__all__ = ["CudaEmitter", "made"]
 
 VECTOR_BYTES = 16
 
@@ -53,27 +53,6 @@ _SIGN_READERS = frozenset({"copysign", "signbit"})
 _SIGN_KEEPERS = frozenset({"load", "load_tail", "load_vector", "round_half"})
 
 
-@lru_cache(maxsize=4096)
-def _scalar_function(op: Primitive, dtype: np.dtype[Any]) -> Any:
-    from minijit.kernels.cuda.block import device_function
-
-    assert op.scalar is not None
-    return device_function(op.scalar.make(dtype))
-
-
-@lru_cache(maxsize=1024)
-def _combination(
-    name: str, combine: Callable[[np.dtype[Any]], Any], dtypes: tuple[np.dtype[Any], ...]
-) -> Any:
-    """Return the function of a combination: one object for one code, whatever it is asked for."""
-    from minijit.kernels.cuda import VOCABULARY
-    from minijit.kernels.cuda.block import typed_combination
-
-    if name in _EXTREMA and len(dtypes) == 1:
-        return VOCABULARY[_EXTREMA[name]]
-    return typed_combination(combine(dtypes[0]), dtypes)
-
-
 class CudaEmitter(Emitter):
     """Writes statements, local arrays and vector accesses of a CUDA kernel.
 
@@ -83,12 +62,11 @@ class CudaEmitter(Emitter):
         signed: Whether the kernel reads signs and has float16 numbers, whose NaNs must keep theirs.
     """
 
+    vocabulary = "minijit.kernels.cuda"
+
     def __init__(self, kernel: Kernel) -> None:
         """Start an empty text."""
-        from minijit.kernels.cuda import VOCABULARY
-
         super().__init__(kernel)
-        self.helpers = VOCABULARY
         # Positions run past the end of the space by less than one grid of tiles.
         self.wide = math.prod(kernel.extents) >= 2**30
         self.aligned: set[int] = set()
@@ -103,15 +81,16 @@ class CudaEmitter(Emitter):
         """Return the name of a helper, or of the one that keeps the signs of float16 NaNs."""
         return super().helper(f"{name}_signed" if self.signed and name in _SIGN_KEEPERS else name)
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return libdevice's function or the compiled scalar code."""
         if op.name in _EXTREMA and dtype.kind != "b":
-            return self.helpers[_EXTREMA[op.name]], True
+            return self.symbol(_EXTREMA[op.name]), True
         if op.name in _ROUNDING and dtype.kind == "f":
-            return self.helpers[op.name], True
+            return self.symbol(op.name), True
         if op.name in _MATH and dtype.kind == "f":
             return _MATH[op.name], True
-        return _scalar_function(op, dtype), False
+        assert op.scalar is not None
+        return made("scalar_function", op.scalar.make, dtype), False
 
     def call(self, helper: str, *arguments: object) -> str:
         """Return code of a call of a device function."""
@@ -208,7 +187,13 @@ class CudaEmitter(Emitter):
                 self.writer.line(f"# arg a{number}: {short_name(argument.dtype)} {argument.name}")
             yield
 
-    @staticmethod
-    def combination(monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Any:
+    def combination(self, monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Symbol:
         """Return the device function that combines two sets of accumulators."""
-        return _combination(monoid.name, monoid.combine, dtypes)
+        if monoid.name in _EXTREMA and len(dtypes) == 1:
+            return self.symbol(_EXTREMA[monoid.name])
+        return made("combination", monoid.combine, dtypes)
+
+
+def made(name: str, *arguments: Hashable) -> Symbol:
+    """Return the symbol of what a function of the module ``block`` makes."""
+    return Symbol("minijit.kernels.cuda.block", name, arguments)

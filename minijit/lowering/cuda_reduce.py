@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minijit.lowering.cuda_emitter import CudaEmitter
+from minijit.lowering.cuda_emitter import CudaEmitter, made
 from minijit.lowering.cuda_geometry import WARP, Geometry
 from minijit.lowering.kernel_ir import Kernel, Reduce
 from minijit.lowering.source import held_dtype
@@ -155,17 +155,14 @@ class ReducingEmitter(CudaEmitter):
         return self.name(_named("combine", reduce), self.combination(reduce.monoid, dtypes))
 
     def _exchange(self, reduce: Reduce) -> str:
-        from minijit.kernels.cuda import block
-
         dtypes: tuple[np.dtype[Any], ...] = tuple(map(held_dtype, reduce.accumulators))
         combine = self.combination(reduce.monoid, dtypes)
         shape, pair = self.geometry, len(dtypes) == 2
         if shape.by_column:
-            make = block.column_pair_reduction if pair else block.column_reduction
-            function = make(combine, shape.rows, shape.group)
+            name = "column_pair_reduction" if pair else "column_reduction"
+            function = made(name, combine, shape.rows, shape.group)
         else:
-            make = block.row_pair_reduction if pair else block.row_reduction
-            function = make(combine, shape.group)
+            function = made("row_pair_reduction" if pair else "row_reduction", combine, shape.group)
         return self.name(_named("reduce", reduce), function)
 
 

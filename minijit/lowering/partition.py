@@ -9,8 +9,11 @@ joining neighbours can.
 from __future__ import annotations
 
 import dataclasses
+import graphlib
+import heapq
 import math
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var
@@ -78,6 +81,20 @@ class _Node:
         return is_collected(self.eqn, self.var)
 
 
+def _in_order(needs: Mapping[int, Set[int]]) -> Iterator[int]:
+    """Iterate over steps, each after those that it needs; of several that can run the first."""
+    sorter = graphlib.TopologicalSorter(needs)
+    sorter.prepare()
+    ready = list(sorter.get_ready())
+    heapq.heapify(ready)
+    while ready:
+        step = heapq.heappop(ready)
+        yield step
+        sorter.done(step)
+        for following in sorter.get_ready():
+            heapq.heappush(ready, following)
+
+
 class _Partitioner:
     def __init__(
         self,
@@ -87,8 +104,6 @@ class _Partitioner:
         most_buffers: int,
         most_columns: int,
     ) -> None:
-        import networkx as nx  # not before the first compile: importing minijit must be quick
-
         self.program = program
         self.realized = realized
         self.few_rows = few_rows
@@ -102,14 +117,13 @@ class _Partitioner:
         self.nodes: dict[Var, _Node] = {}
         self.groups: dict[int, Group] = {}
         self.step_of: dict[Var, int] = {}
-        self.graph = nx.DiGraph()
+        self.needs: dict[int, set[int]] = {}
+        """By step, the steps whose results it reads."""
         self.by_extents: dict[tuple[int, ...], set[int]] = defaultdict(set)
         self.refusals: list[Refusal] = []
 
     def run(self) -> Partition:
         """Place every node and order the steps."""
-        import networkx as nx
-
         nodes = set(self.realized.nodes)
         for position, eqn in enumerate(self.program.jaxpr.eqns):
             if position in self.realized.eager or position in self.realized.views:
@@ -118,7 +132,7 @@ class _Partitioner:
                 for var in eqn.outvars:
                     if var in nodes:
                         self._place(position, self._node(eqn, var))
-        order = nx.lexicographical_topological_sort(self.graph)
+        order = _in_order(self.needs)
         eqns = self.program.jaxpr.eqns
         steps = tuple(self.groups.get(s) or eqns[s // self.stride] for s in order)
         return Partition(steps, self._stored(), tuple(self.refusals))
@@ -128,14 +142,12 @@ class _Partitioner:
 
     def _add_eager(self, position: int, eqn: JaxprEqn) -> None:
         step = self.stride * position
-        self.graph.add_node(step)
+        needs = self.needs.setdefault(step, set())
         for atom in eqn.invars:
             if isinstance(atom, Var) and atom in self.program.position:
                 source = self.program.position[atom]
-                self.graph.add_edge(
-                    self.stride * source if source in self.realized.views else self.step_of[atom],
-                    step,
-                )
+                viewed = source in self.realized.views
+                needs.add(self.stride * source if viewed else self.step_of[atom])
         if position in self.realized.eager:
             for var in eqn.outvars:
                 self.step_of[var] = step
@@ -205,7 +217,7 @@ class _Partitioner:
                 self.refusals.append(Refusal(producer, node.var, joined))
         step = self.stride * position + 1 + node.eqn.outvars.index(node.var)
         group = Group(node.extents, node.reduced, (node.member,))
-        self.graph.add_node(step)
+        self.needs.setdefault(step, set())
         self._commit(step, dataclasses.replace(group, split=self._is_long(group)), node, producers)
 
     def _ancestors(self, steps: list[int]) -> set[int]:
@@ -213,7 +225,7 @@ class _Partitioner:
         found: set[int] = set()
         pending = list(steps)
         while pending:
-            for step in self.graph.predecessors(pending.pop()):
+            for step in self.needs[pending.pop()]:
                 if step not in found:
                     found.add(step)
                     pending.append(step)
@@ -230,7 +242,7 @@ class _Partitioner:
             self.by_extents[extents].add(step)
         self.groups[step] = group
         self.step_of[node.var] = step
-        self.graph.add_edges_from((producer, step) for producer in producers)
+        self.needs[step].update(producers)
 
     def _join(self, group: Group, node: _Node, related: bool) -> Group | str:
         """Return ``group`` with ``node`` in it, or the reason why that cannot be."""

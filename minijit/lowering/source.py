@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -25,11 +26,13 @@ from minijit.lowering.kernel_ir import (
     Store,
     Value,
 )
+from minijit.lowering.symbols import Symbol
 
 __all__ = ["Emitter", "KernelSource", "Writer", "held_dtype", "scalar_dtype"]
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _FLOAT_ARITHMETIC = frozenset({"+", "-", "*", "/"})
+_COMMENT = re.compile(r" *#.*")
 _BITWISE = frozenset({"&", "|", "^"})
 
 
@@ -40,16 +43,25 @@ class KernelSource:
     Attributes:
         kernel: What it computes.
         text: A module with one function named ``kernel.name``; the user's lines are comments.
-        names: The globals of that module: device functions, types and constants.
+        names: The globals of that module: symbols of device functions, types and constants.
         schedule: One line that says how the space is mapped to the machine, and why.
         launch: The target's launch parameters.
     """
 
     kernel: Kernel
     text: str
-    names: Mapping[str, Any]
+    names: Mapping[str, Hashable]
     schedule: str
     launch: Any
+
+    @property
+    def code(self) -> str:
+        """The text without comments, the function called ``kernel``: what is compiled.
+
+        Strings, which could hold a ``#``, are not part of generated code.
+        """
+        bare = _COMMENT.sub("", self.text)
+        return bare.replace(f"def {self.kernel.name}(", "def kernel(", 1)
 
 
 class Writer:
@@ -61,7 +73,11 @@ class Writer:
         self._depth = 0
 
     def line(self, code: str, comment: str = "") -> None:
-        """Add one line, with an optional trailing comment."""
+        """Add one line, with an optional trailing comment.
+
+        Comments hold names of the user's, who may have put a line break into one.
+        """
+        comment = " ".join(comment.split())
         text = "    " * self._depth + code
         self._lines.append(f"{text}  # {comment}" if comment else text)
 
@@ -107,7 +123,8 @@ class Emitter:
 
     - ``function(op, dtype)``: the device function of a primitive, and whether it is known to
       return its operands' dtype exactly (then no cast is written).
-    - ``helpers``: device functions ``round_half`` (float32 or float64 -> float32 that holds a
+    - ``vocabulary``: a module whose ``helper(name)`` returns the device functions that are asked
+      for by name, among them ``round_half`` (float32 or float64 -> float32 that holds a
       float16), ``half_value`` (uint16 bits -> float32), ``half_bits`` (float32 -> uint16 bits) and
       ``<int dtype>_from_float`` for every integer dtype (what a C cast does on x86, defined
       for NaN and values out of range).
@@ -120,18 +137,18 @@ class Emitter:
         dims: Code of the current index of each dimension of the space.
     """
 
-    helpers: Mapping[str, Any] = {}
+    vocabulary: ClassVar[str]
 
     def __init__(self, kernel: Kernel) -> None:
         """Start an empty text for ``kernel``."""
         self.kernel = kernel
         self.writer = Writer()
-        self.names: dict[str, Any] = {}
+        self.names: dict[str, Hashable] = {}
         self.dims: list[str] = [f"i{dim}" for dim in range(len(kernel.spans))]
 
     # What targets differ in.
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return the device function of ``op`` for ``dtype``, and whether it returns that dtype."""
         raise NotImplementedError
 
@@ -147,20 +164,24 @@ class Emitter:
 
     # What they share.
 
-    def name(self, name: str, value: Any) -> str:
+    def name(self, name: str, value: Hashable) -> str:
         """Make ``value`` a global of the generated module and return its name."""
         known = self.names.setdefault(name, value)
-        if known is not value:
+        if known is not value and known != value:
             raise ValueError(f"two different globals named {name!r} in kernel {self.kernel.name}")
         return name
 
+    def symbol(self, name: str) -> Symbol:
+        """Return the symbol of one of the target's helpers."""
+        return Symbol(self.vocabulary, "helper", (name,))
+
     def helper(self, name: str) -> str:
         """Return the name of one of the target's helpers, made a global."""
-        return self.name(name, self.helpers[name])
+        return self.name(name, self.symbol(name))
 
     def type(self, dtype: np.dtype[Any]) -> str:
         """Return the name of a type that casts, made a global."""
-        return self.name(dtype.name, dtype.type)
+        return self.name(dtype.name, cast("Hashable", dtype.type))
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> str:
         """Return code of a typed constant."""

@@ -34,7 +34,7 @@ def emulate(
         raise TypeError("a run on the emulated device needs arrays, not types that stand for them")
     backend = MeasuringBackend(compute_capability)
     inputs = Placed.on(backend, leaves)
-    plan = compile_plan(program.jaxpr, inputs.layouts, backend)
+    plan = compile_plan(program.jaxpr, inputs.layouts, backend, build=backend.compile)
     # As they happen: a loop that the host drives launches its kernels at each step.
     order: list[str | None] = []
 

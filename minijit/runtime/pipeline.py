@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from minijit.backends.base import Backend, Launcher
+from minijit.backends.base import Backend, Build, Launcher
 from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
@@ -22,6 +22,7 @@ from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
 from minijit.runtime.assemble import Assembler
+from minijit.runtime.binaries import binary_of
 from minijit.runtime.captured import Captured
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
@@ -59,6 +60,7 @@ def compile_plan(
     captured: Captured | None = None,
     *,
     check_nans: bool | None = None,
+    build: Build | None = None,
 ) -> Plan:
     """Compile a traced program for inputs of given layouts.
 
@@ -68,12 +70,14 @@ def compile_plan(
         backend: The target.
         captured: Its constants, as they were when it was traced; default: as they are now.
         check_nans: Whether a NaN among the results is an error; default: as configured.
+        build: Where machine code comes from; default: the disk, else the compiler.
 
     Raises:
         CapturedArrayChanged: they are not any more.
     """
     captured = Captured.of(jaxpr) if captured is None else captured
     captured.check()
+    build = partial(binary_of, backend) if build is None else build
     optimized = optimize(jaxpr)
     consts = Placed.on(backend, optimized.consts)
     program = Program(optimized)
@@ -86,11 +90,13 @@ def compile_plan(
         for step in kernels
     ]
     compiled = [
-        [(lowered, source, _launcher(backend, source)) for lowered, source in pairs]
+        [(lowered, source, _launcher(backend, source, build)) for lowered, source in pairs]
         for pairs in map(zip, kernels, sources)
     ]
     # What bodies give is no result yet: they are not searched for NaN.
-    assembler = Assembler(backend, optimized, parts, known, partial(compile_plan, check_nans=False))
+    assembler = Assembler(
+        backend, optimized, parts, known, partial(compile_plan, check_nans=False, build=build)
+    )
     checks = config.debug_nans if check_nans is None else check_nans
     return _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
 
@@ -113,7 +119,7 @@ def _lower(
     program: Program, parts: Partition, layouts: Mapping[Var, Layout]
 ) -> list[list[Lowered]]:
     """Return each step's kernels: one, two for a split reduction, none for the array library."""
-    stem = re.sub(r"\W", "_", program.jaxpr.name).strip("_") or "function"
+    stem = re.sub(r"[^0-9A-Za-z_]", "_", program.jaxpr.name).strip("_0123456789") or "function"
     count = sum(isinstance(step, Group) for step in parts.steps)
     kernels: list[list[Lowered]] = []
     for step in parts.steps:
@@ -132,32 +138,16 @@ _launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictio
 _launchers_lock = process_lock()
 
 
-class _Same:
-    """Equals what wraps the same object, and keeps it alive, so that its id stays its own."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-
-def _launcher(backend: Backend, source: KernelSource) -> Launcher:
+def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
     """Return the loaded kernel of ``source``; equal sources are compiled once a process.
 
     Two user functions may have one name: sources that call different ones are not equal.
     """
-    names = frozenset((name, _Same(value)) for name, value in source.names.items())
-    key = (backend, source.text, repr(source.launch), names)
+    key = (backend, source.text, repr(source.launch), frozenset(source.names.items()))
     launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
-        binary = _step("compile", lambda: backend.compile(source))
-        launcher = _step("load", lambda: backend.load(source, binary))
+        binary = build(source)
+        launcher = _step("load", lambda: backend.load(source, binary, build))
         with _launchers_lock:
             launcher = _launchers.setdefault(key, launcher)
     return launcher

@@ -11,7 +11,7 @@ import pytest
 import minijit
 from minijit.backends import registry
 from minijit.backends.array import Array
-from minijit.backends.base import Binary, Launcher
+from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.lowering.kernel_ir import Role
 from minijit.lowering.source import KernelSource
@@ -39,7 +39,7 @@ class SimtBackend(CudaBackend):
         assert (used["spill_stores"], used["spill_loads"]) == (0, 0)
         return binary
 
-    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         count = len(source.kernel.buffers)
 
         def launch(arguments: tuple[Any, ...]) -> None:

@@ -25,6 +25,7 @@ from numba.cuda.dispatcher import CUDADispatcher
 from minijit.kernels.cuda import VOCABULARY
 from minijit.kernels.cuda.warp import shuffle_xor
 from minijit.lowering.source import KernelSource
+from minijit.lowering.symbols import resolve_all
 
 __all__ = ["Pointer", "run"]
 
@@ -147,8 +148,9 @@ def run(source: KernelSource, buffers: Sequence[Pointer], scalars: Sequence[Any]
 
 
 def _kernel(source: KernelSource, converter: _Converter) -> Callable[..., Any]:
-    names = {name: converter.convert(value) for name, value in source.names.items()}
-    return _compiled(source.text, source.kernel.name, names, source.names, always=True)
+    found = resolve_all(source.names)
+    names = {name: converter.convert(value) for name, value in found.items()}
+    return _compiled(source.text, source.kernel.name, names, found, always=True)
 
 
 class _Converter:

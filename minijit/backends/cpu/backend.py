@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.array import Array
-from minijit.backends.base import Binary, Launcher
+from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cpu.compiler import compile_source
 from minijit.backends.cpu.launch import make_launcher
-from minijit.backends.cpu.loader import load_object
+from minijit.backends.cpu.loader import load_object, processor
 from minijit.backends.cpu.memory import empty, is_small
+from minijit.backends.environment import compilers
 from minijit.lowering.cpu import emit_cpu
+from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
 
@@ -40,9 +42,19 @@ class CpuBackend:
         """Compile a source to a relocatable object file."""
         return compile_source(source)
 
-    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+    def environment(self) -> Mapping[str, str]:
+        """Return the compilers, and the processor with its instructions."""
+        return processor() | compilers("cpu", "numba", "llvmlite")
+
+    def parameters(self, source: KernelSource) -> Mapping[str, Any]:
+        """Return the types of the scratch arrays, and what the optimiser may do."""
+        launch: CpuLaunch = source.launch
+        scratch = [[array.dtype.name, array.length] for array in launch.scratch]
+        return {"scratch": scratch, "unroll": launch.unroll}
+
+    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""
-        return make_launcher(source, load_object(binary.code))
+        return make_launcher(source, load_object(binary.code), binary.entry)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""

@@ -20,6 +20,7 @@ from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_mach
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.source import KernelSource
+from minijit.lowering.symbols import resolve_all
 
 __all__ = ["assembly", "compile_source", "llvm_code"]
 
@@ -115,7 +116,7 @@ def _readable(source: KernelSource) -> Iterator[str]:
 
 
 def _function(source: KernelSource, filename: str) -> FunctionType:
-    namespace = dict(source.names)
+    namespace = resolve_all(source.names)
     exec(compile(source.text, filename, "exec"), namespace)
     function = namespace[source.kernel.name]
     assert isinstance(function, FunctionType)

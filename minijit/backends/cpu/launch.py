@@ -42,8 +42,10 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
     return Kind[dtype.name.upper()]
 
 
-def make_launcher(source: KernelSource, code: Code) -> Launcher:
+def make_launcher(source: KernelSource, code: Code, entry: str) -> Launcher:
     """Return the function that runs a kernel on a tuple of its buffers and scalar arguments.
+
+    ``entry`` is the kernel's symbol in ``code``.
 
     Arrays must be NumPy arrays of the declared sizes: nothing is checked. A scalar is anything that
     ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared; an integer that
@@ -51,7 +53,7 @@ def make_launcher(source: KernelSource, code: Code) -> Launcher:
     """
     kernel, launch = source.kernel, source.launch
     kinds = [Kind.BUFFER] * len(kernel.buffers) + [_kind(a.dtype) for a in kernel.arguments]
-    fields = [code.address(kernel.name), len(kinds), launch.units, launch.scratch_bytes]
+    fields = [code.address(entry), len(kinds), launch.units, launch.scratch_bytes]
     fields += [_mode(launch), pool_address(), *kinds]
     assert len(fields) == HEADER + len(kinds)
     record = np.array(fields, np.int64).view(_Record)

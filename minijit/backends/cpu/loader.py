@@ -9,7 +9,15 @@ from typing import Any
 
 from minijit.graph.locks import process_lock
 
-__all__ = ["MATH_LIBRARY", "Code", "compiler_lock", "load_object", "load_text", "target_machine"]
+__all__ = [
+    "MATH_LIBRARY",
+    "Code",
+    "compiler_lock",
+    "load_object",
+    "load_text",
+    "processor",
+    "target_machine",
+]
 
 MATH_LIBRARY = {"linux": "libm.so.6", "darwin": "libSystem.dylib", "win32": "ucrtbase.dll"}
 """The library with C's mathematical functions, by ``sys.platform``."""
@@ -65,6 +73,19 @@ def _survive_forks(llvm_lock: Any) -> None:
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release)
+
+
+@functools.cache
+def processor() -> dict[str, str]:
+    """Return what this processor is called, and which instructions it has."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    return {
+        "target": f"cpu {llvm.get_host_cpu_name()}",
+        "system": llvm.get_process_triple(),
+        "instructions": " ".join(sorted(name for name, has in features.items() if has)),
+    }
 
 
 def target_machine(opt: int) -> Any:

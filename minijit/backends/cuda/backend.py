@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.array import ARRAY_PLACES
-from minijit.backends.base import Binary, Launcher
+from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cuda.arguments import BlockPerThread
-from minijit.backends.cuda.compiler import ComputeCapability, compile_source
+from minijit.backends.cuda.compiler import COMPILERS, ComputeCapability, compile_source
 from minijit.backends.cuda.device import CupyDevice, Device, Function
+from minijit.backends.environment import compilers
 from minijit.graph.events import emit
 from minijit.lowering.cuda import CudaLaunch, emit_cuda
 from minijit.lowering.kernel_ir import Kernel
@@ -79,6 +80,16 @@ class CudaBackend:
         """Choose a schedule and write the source."""
         return emit_cuda(kernel, self.cc)
 
+    def environment(self) -> Mapping[str, str]:
+        """Return the compilers and the compute capability."""
+        major, minor = self.cc
+        return {"target": f"{self.name} sm_{major}{minor}"} | compilers("cuda", *COMPILERS)
+
+    def parameters(self, source: KernelSource) -> Mapping[str, Any]:
+        """Return the launch bounds, and what decides how a kernel that spills is written again."""
+        launch: CudaLaunch = source.launch
+        return {"bounds": launch.bounds, "vectorize": launch.vectorize, "work": launch.work}
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile to a cubin.
 
@@ -102,12 +113,13 @@ class CudaBackend:
         """Compile one source as it is."""
         return compile_source(source, self.cc)
 
-    def load(self, source: KernelSource, binary: Binary) -> Launcher:
+    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load the cubin on the current device; the launcher runs it on CuPy's current stream.
 
         Buffers that are not aligned to 16 bytes (views) are served by a second kernel without
         128-bit accesses, which is compiled when the first such call comes.
         """
+        build = build or self.compile
         launch: CudaLaunch = source.launch
         grid, block = binary.resources["grid"], binary.resources["block"]
         run = self.device.load(binary.code, binary.entry, grid, block, launch.shared)
@@ -117,7 +129,7 @@ class CudaBackend:
             with self._lock:
                 if not scalar:
                     plain = emit_cuda(source.kernel, self.cc, vectorize=False)
-                    scalar.append(self.load(plain, self.compile(plain)))
+                    scalar.append(self.load(plain, build(plain), build))
             scalar[0](arguments)
 
         return _launcher(source.kernel, run, self.device.pointer, launch.aligned, unaligned)

@@ -19,8 +19,10 @@ import numpy as np
 from minijit.backends.base import Binary
 from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
+from minijit.lowering.symbols import resolve_all
 
 __all__ = [
+    "COMPILERS",
     "ComputeCapability",
     "CudaCompileError",
     "compile_ptx",
@@ -29,6 +31,17 @@ __all__ = [
     "source_file",
 ]
 
+COMPILERS = (
+    "numba",
+    "numba-cuda",
+    "llvmlite",
+    "cuda-core",
+    "nvidia-nvvm",
+    "nvidia-nvjitlink",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+)
+"""The distributions whose versions decide what a source is compiled to."""
 ComputeCapability = tuple[int, int]
 _HOPPER: ComputeCapability = (9, 0)
 
@@ -146,7 +159,7 @@ def _readable(source: KernelSource) -> Iterator[None]:
 def _function(source: KernelSource) -> Callable[..., None]:
     """Execute the module text of ``source`` and return its kernel as a plain Python function."""
     module = python_types.ModuleType(source.kernel.name)
-    module.__dict__.update(source.names)
+    module.__dict__.update(resolve_all(source.names))
     exec(compile(source.text, source_file(source), "exec"), module.__dict__)
     function: Callable[..., None] = module.__dict__[source.kernel.name]
     return function

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from minijit.backends.base import Binary
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link, source_file
@@ -26,6 +29,10 @@ class EmulatedBackend(CudaBackend):
     ) -> None:
         """Use ``device``, by default a new one, and compile for ``cc``."""
         super().__init__(device or EmulatedDevice(cc), cc)
+
+    def parameters(self, source: KernelSource) -> Mapping[str, Any]:
+        """Return what a GPU's binary depends on, and the text, which is part of this one."""
+        return {**super().parameters(source), "text": source.text}
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source; ``code`` is the PTX whose cubin has the resources."""

@@ -12,6 +12,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.lowering.symbols import Symbol, resolve
 
 FLOATS: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
 BINARY = ("arctan2", "power", "hypot", "logaddexp", "logaddexp2")
@@ -22,7 +23,7 @@ Array = NDArray[Any]
 
 def apply(name: str, dtype: str, *arguments: Array) -> Array:
     """The function under test over whole arrays, in a loop as the CPU backend would write it."""
-    function = CPU_FUNCTIONS[name, dtype]
+    function = resolve(Symbol(*CPU_FUNCTIONS[name, dtype]))
     out = np.empty_like(arguments[0])
     loop(function, len(arguments))(*arguments, out)
     return out

@@ -10,6 +10,7 @@ from numba.core.errors import TypingError
 from minijit.kernels.math import CPU_FUNCTIONS
 from minijit.kernels.math.intrinsics import bits, gather, select, to_float64
 from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
+from minijit.lowering.symbols import Symbol, resolve
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_equal_tables_are_one_constant(x: Value) -> None:
 
 
 def test_a_function_takes_its_own_type_only() -> None:
-    function = CPU_FUNCTIONS["exp", "float32"]
+    function = resolve(Symbol(*CPU_FUNCTIONS["exp", "float32"]))
 
     @njit
     def caller(x):

@@ -12,6 +12,7 @@ import pytest
 from llvmlite import binding
 
 from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.lowering.symbols import Symbol, resolve
 from tests.kernels.math.reference import BINARY, CASES, FLOATS, loop
 
 # These compute in float64 for a float32 result, on purpose.
@@ -28,7 +29,7 @@ CALLS = re.compile(r"^\s*callq?\s+(\S+)", re.MULTILINE)
 
 def _assembly(name: str, dtype: str) -> str:
     arity = 2 if name in BINARY else 1
-    compiled = loop(CPU_FUNCTIONS[name, dtype], arity)
+    compiled = loop(resolve(Symbol(*CPU_FUNCTIONS[name, dtype])), arity)
     compiled.compile((numba.types.Array(numba.from_dtype(np.dtype(dtype)), 1, "C"),) * (arity + 1))
     return _loop_of(compiled)
 

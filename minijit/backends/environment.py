@@ -1,0 +1,46 @@
+"""What a binary depends on beside its source: who compiled it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["compilers"]
+
+_PACKAGE = Path(__file__).parent.parent
+# In a source tree the device functions lie beside the package.
+_KERNELS = next(p for p in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels") if p.is_dir())
+
+
+def compilers(target: str, *packages: str) -> dict[str, str]:
+    """Return versions of Python and of ``packages``, and a digest of minijit's own compiler code.
+
+    Args:
+        target: Folder of the backend: its code and that of the device functions are digested, so
+            that no version number has to be changed for a change of them to count.
+        *packages: Distributions; ``"none"`` stands for the version of one that is not installed.
+    """
+    found = {name: _version(name) for name in packages}
+    python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": python, **found, "minijit": _digest(target)}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+@functools.cache
+def _digest(target: str) -> str:
+    digest = hashlib.sha256()
+    for root in (_KERNELS, _PACKAGE / "backends" / target):
+        for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+            code = path.read_bytes()
+            digest.update(f"{path.relative_to(root).as_posix()} {len(code)}\n".encode())
+            digest.update(code)
+    return digest.hexdigest()[:32]

@@ -1,0 +1,74 @@
+"""Where the machine code of a kernel comes from: the disk, or the compiler."""
+
+from __future__ import annotations
+
+import time
+
+from minijit.backends.base import Backend, Binary
+from minijit.graph.events import emit
+from minijit.lowering.source import KernelSource
+from minijit.runtime.describe import Indescribable, describe_source
+from minijit.runtime.disk import Entry, Key, Store, default_store
+
+__all__ = ["binary_of", "key_of"]
+
+
+def key_of(backend: Backend, source: KernelSource) -> Key | None:
+    """Return the key under which the machine code of ``source`` is kept, in any process.
+
+    None when a user's scalar function reads an object that has no text form: nothing could tell
+    that object from another one, so such a kernel is compiled in every process.
+    """
+    try:
+        program = describe_source(source) | {"parameters": backend.parameters(source)}
+        return Key(program, backend.environment())
+    except Indescribable as error:
+        emit("not_kept", kernel=source.kernel.name, why=str(error))
+        return None
+
+
+def binary_of(backend: Backend, source: KernelSource) -> Binary:
+    """Return the machine code of ``source``: from the disk if it is there, else compiled and kept.
+
+    Of several processes that want it at a time, one compiles.
+    """
+    store = default_store()
+    key = key_of(backend, source) if store is not None else None
+    if store is None or key is None:
+        return _compile(backend, source)[0]
+    found = _stored(store, key, source)
+    if found is not None:
+        return found
+    others = store.other_environments(key)
+    if others:
+        emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
+    with store.single_flight(key) as waited:
+        found = _stored(store, key, source) if waited else None
+        if found is not None:
+            return found
+        binary, seconds = _compile(backend, source)
+        facts = {
+            "name": source.kernel.name,
+            "entry": binary.entry,
+            "resources": dict(binary.resources),
+            "compile_seconds": seconds,
+        }
+        store.put(key, Entry(facts, {"code": binary.code}))
+        return binary
+
+
+def _stored(store: Store, key: Key, source: KernelSource) -> Binary | None:
+    entry = store.get(key)
+    if entry is None:
+        return None
+    emit("disk_hit", kernel=source.kernel.name)
+    facts = entry.meta
+    return Binary(bytes(entry.sections["code"]), facts["entry"], facts["resources"])
+
+
+def _compile(backend: Backend, source: KernelSource) -> tuple[Binary, float]:
+    started = time.perf_counter()
+    binary = backend.compile(source)
+    seconds = time.perf_counter() - started
+    emit("compile", kernel=source.kernel.name, seconds=seconds)
+    return binary, seconds

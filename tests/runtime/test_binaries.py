@@ -1,0 +1,202 @@
+"""Kernels from the disk: a warm process compiles nothing, and never runs what is not its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijit
+from minijit.backends.registry import get_backend
+from minijit.graph.config import config
+from minijit.graph.events import subscribe
+from minijit.graph.primitive import Kind, Primitive, Scalar
+from minijit.graph.trace import bind
+from minijit.runtime.disk import default_store
+from tests.conftest import Device
+
+ROOT = Path(__file__).parents[2]
+X = np.linspace(-1, 1, 4 * 33, dtype=np.float32).reshape(4, 33)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A store of its own for the test."""
+    options = {"compilation_cache": "rw", "compilation_cache_dir": str(tmp_path / "cache")}
+    forget()
+    with config.override(**options):
+        yield tmp_path / "cache"
+
+
+def forget() -> None:
+    """What a new process does not know."""
+    minijit.clear_caches()
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_the_disk_takes_the_place_of_the_compiler(
+    folder: Path, device: Device, counts: Counter[str]
+) -> None:
+    x = device.put(X)
+    cold = device.get(minijit.jit(softmax)(x))
+    assert (counts["compile"], counts["disk_hit"]) == (1, 0)
+    forget()
+    warm = device.get(minijit.jit(softmax)(x))
+    assert (counts["compile"], counts["disk_hit"]) == (1, 1)
+    assert cold.tobytes() == warm.tobytes()
+
+
+def test_another_name_finds_the_same_kernel(folder: Path, counts: Counter[str]) -> None:
+    minijit.jit(lambda x: np.exp(x) * 4)(X)
+
+    def renamed(values: Any) -> Any:
+        return np.exp(values) * 4
+
+    np.testing.assert_allclose(minijit.jit(renamed)(X), np.exp(X) * 4, rtol=1e-6)
+    assert (counts["compile"], counts["disk_hit"]) == (1, 1)
+
+
+def test_every_signature_has_an_entry_of_its_own(folder: Path, counts: Counter[str]) -> None:
+    f = minijit.jit(lambda x: np.cumsum(np.exp(x), 0).sum(1))
+    values = [X, X.astype(np.float64), X[:2], np.asfortranarray(X), X[:, ::2]]
+    want = [np.cumsum(np.exp(x), 0).sum(1) for x in values]
+    for _ in range(2):
+        for x, expected in zip(values, want, strict=True):
+            np.testing.assert_allclose(f(x), expected, rtol=1e-5)
+        forget()
+    assert counts["disk_hit"] == counts["compile"] > len(values) - 1
+
+
+def test_what_does_not_compile_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Any) -> Any:
+        raise RuntimeError("the compiler gave up")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(get_backend("cpu"), "compile", fail)
+        f = minijit.jit(softmax)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="gave up"):
+                f(X)
+    store = default_store()
+    assert store is not None
+    assert list(store) == []
+    f(X)
+    assert [record.meta["name"] for record in store] == ["softmax_kernel"]
+
+
+def test_other_compilers_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = get_backend("cpu")
+    now = backend.environment()
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "environment", lambda: {**now, "numba": "0.1"})
+        minijit.jit(softmax)(X)
+    forget()
+    heard: list[dict[str, Any]] = []
+    with subscribe(lambda event, data: heard.append(data) if event == "environment" else None):
+        minijit.jit(softmax)(X)
+    (event,) = heard
+    assert [before["numba"] for before in event["before"]] == ["0.1"]
+    assert event["now"] == now
+
+
+def scaled_primitive(factor: Any) -> Primitive:
+    def make(dtype: Any) -> Any:
+        def scaled(x: Any) -> Any:
+            return x * dtype.type(factor) if factor else x
+
+        return scaled
+
+    return Primitive(
+        name="scaled",
+        kind=Kind.ELEMENTWISE,
+        doc="x times a factor.",
+        abstract_eval=lambda x: x,
+        eager=lambda xp, x: x * factor,
+        scalar=Scalar(make),
+    )
+
+
+def test_scalar_functions_of_users_are_told_apart(folder: Path, counts: Counter[str]) -> None:
+    for factor in (2.0, 3.0, 2.0):
+        op = scaled_primitive(factor)
+        np.testing.assert_array_equal(minijit.jit(lambda x, op=op: bind(op, x))(X), X * factor)
+    assert (counts["compile"], counts["disk_hit"]) == (2, 1)
+
+
+def test_a_scalar_function_that_cannot_be_described_is_compiled_anew(
+    folder: Path, counts: Counter[str]
+) -> None:
+    class Factor(float):
+        """Its text form need not say everything."""
+
+    for _ in range(2):
+        op = scaled_primitive(Factor(2.0))
+        minijit.jit(lambda x, op=op: bind(op, x))(X)
+    assert (counts["compile"], counts["disk_hit"], counts["not_kept"]) == (2, 0, 2)
+
+
+def test_a_warm_process_imports_no_compiler(tmp_path: Path) -> None:
+    program = """
+        import json, sys
+        import numpy as np
+        import minijit
+        from minijit.graph.events import count
+
+        @minijit.jit
+        def softmax(x):
+            e = np.exp(x - x.max(-1, keepdims=True))
+            return e / e.sum(-1, keepdims=True)
+
+        with count() as events:
+            result = softmax(np.arange(24, dtype=np.float32).reshape(4, 6))
+        heavy = sorted({"numba", "networkx", "cupy", "scipy"} & set(sys.modules))
+        print(json.dumps([events["compile"], heavy, np.asarray(result).tobytes().hex()]))
+    """
+    for target, unwanted in (("cpu", []), ("cuda-emulated", [])):
+        runs = [_run(program, tmp_path, target) for _ in range(3)]
+        assert [run[0] for run in runs] == [1, 0, 0]
+        assert runs[1][1] == runs[2][1] == unwanted
+        assert len({run[2] for run in runs}) == 1
+
+
+def test_a_changed_callee_gives_its_new_result_after_a_restart(tmp_path: Path) -> None:
+    program = """
+        import json
+        import numpy as np
+        import minijit
+        import callee
+
+        print(json.dumps(float(minijit.jit(callee.f)(np.float32(3)))))
+    """
+    module = tmp_path / "callee.py"
+    for factor in (2, 5, 2):
+        module.write_text(f"def g(x):\n    return x * {factor}\n\ndef f(x):\n    return g(x) + 1\n")
+        assert _run(program, tmp_path, "cpu") == 3 * factor + 1
+
+
+def _run(program: str, folder: Path, target: str) -> Any:
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": f"{ROOT}:{folder}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MINIJIT_CACHE_DIR": str(folder / "cache"),
+        "MINIJIT_DEVICE": target,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
