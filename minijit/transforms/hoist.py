@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Kind
 from minijit.transforms.rewrite import resolve, with_bodies
 
@@ -17,6 +18,8 @@ _DEAR = (Kind.REDUCTION, Kind.LIBRARY, Kind.LOOP, Kind.BRANCH)
 
 def hoist_invariants(jaxpr: Jaxpr) -> Jaxpr:
     """Return ``jaxpr`` with what no step of a loop changes computed before the loop.
+
+    Loops with a condition stay: one that does not end must not start before a loop of no steps.
 
     Before: ``c = scan[body = { lambda ; x c v. let s = sum x; d = add c s in (d,) }] x a b``;
     after: ``s = sum x; c = scan[body = { lambda ; s c v. let d = add c s in (d,) }] s a b``.
@@ -60,7 +63,8 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     known = set(outer)
     leaving: dict[JaxprEqn, None] = {}
     for eqn in body.eqns:
-        if all(isinstance(atom, Literal) or atom in known for atom in eqn.invars):
+        same = all(isinstance(atom, Literal) or atom in known for atom in eqn.invars)
+        if same and not _may_not_end(eqn):
             known.update(eqn.outvars)
             invariant.update((var, eqn) for var in eqn.outvars)
             if eqn.primitive.kind in _DEAR:
@@ -79,6 +83,12 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     invars = (*body.invars[:count], *fresh, *body.invars[count:])
     jaxpr = dataclasses.replace(body, invars=invars, eqns=kept)
     return moved, [result for result in results if isinstance(result, Var)], jaxpr
+
+
+def _may_not_end(eqn: JaxprEqn) -> bool:
+    if eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).length is None:
+        return True
+    return any(_may_not_end(inner) for body in subjaxprs(eqn) for inner in body.eqns)
 
 
 def _copied(eqns: Iterator[JaxprEqn], outer: dict[Var, Atom]) -> Iterator[JaxprEqn]:

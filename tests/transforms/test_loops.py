@@ -129,6 +129,30 @@ def test_an_inner_loop_over_constants_runs_once() -> None:
     assert structured(structured(after)[1].params["jaxpr"]) == []
 
 
+@pytest.mark.parametrize("inside", ["body", "branch", "scan"])
+def test_a_loop_that_might_not_end_waits_for_the_step(inside: str) -> None:
+    """In a loop of no steps it must not start."""
+
+    def function(n: Any, stride: Any) -> Any:
+        def count() -> Any:
+            return lax.while_loop(lambda s: s > 0, lambda s: s - stride, stride * 0 + 6)
+
+        def step(_: int, total: Any) -> Any:
+            if inside == "branch":
+                return total + lax.cond(stride < 9, count, lambda: stride)
+            if inside == "scan":
+                return total + lax.scan(lambda c, _: (c + count(), None), stride, None, 2)[0]
+            return total + count() * 2
+
+        return lax.fori_loop(0, n, step, stride)
+
+    zero, two = np.int64(0), np.int64(2)
+    after = rewritten(hoist_invariants, function, two, two)
+    assert not [eqn for eqn in structured(after)[:-1] if "while" in eqn.primitive.name]
+    assert "while" in [eqn.primitive.name for eqn in everything(structured(after)[-1].params["body"])]
+    assert minijit.jit(function)(zero, zero) == 0
+
+
 def test_nothing_leaves_the_blocks_of_a_branch() -> None:
     """It might not have run at all."""
 
