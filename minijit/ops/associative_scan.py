@@ -8,7 +8,7 @@ from typing import Any
 from minijit.graph.trace import abstractify
 from minijit.graph.tree import flatten, unflatten
 from minijit.ops.axes import normalize_axis
-from minijit.ops.bodies import Tree, refuse_difference
+from minijit.ops.bodies import Tree, check_function, refuse_difference
 from minijit.ops.join import concatenate
 from minijit.ops.scan import leading_extent
 from minijit.ops.shape import expand_dims, reshape, rev, static_slice, transpose
@@ -36,9 +36,10 @@ def associative_scan(
         TypeError: ``fn`` returns another structure or other types.
         ValueError: the extents along ``axis`` differ, or there are no arrays.
     """
+    check_function("associative_scan", "fn", fn, ("a", "b"))
     leaves, treedef = flatten(elems)
     arrays = [_to_front(x, axis) for x in leaves]
-    leading_extent("associative_scan", treedef, arrays, None)
+    leading_extent("associative_scan", "elems", treedef, arrays)
     if reverse:
         arrays = [rev(x, (0,)) for x in arrays]
 

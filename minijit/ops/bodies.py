@@ -7,14 +7,17 @@ inputs, so that a body is a program of its own and the equation that holds it ha
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.mode import mode
-from minijit.graph.source_info import user_line
+from minijit.graph.source_info import here, user_line
 from minijit.graph.trace import abstractify, trace_function
+from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten, leaf_paths, unflatten
 from minijit.ops.promote import convert, result_dtype
 
@@ -22,8 +25,12 @@ __all__ = [
     "Body",
     "Tree",
     "adapted",
+    "check_function",
+    "long_name",
+    "paths",
     "refuse_difference",
     "runs_as_python",
+    "static_count",
     "strong",
     "trace_body",
     "widened",
@@ -81,6 +88,52 @@ class Body:
 def runs_as_python() -> bool:
     """Whether loops and branches are plain Python here, inside ``disable_jit()``."""
     return mode.trace is None and mode.disabled > 0
+
+
+def check_function(what: str, name: str, function: Any, takes: Sequence[str]) -> None:
+    """Raise ``TypeError`` unless ``function`` can be called with the arguments it will be given.
+
+    Args:
+        what: What will call it.
+        name: What the parameter is called for which the user gave it.
+        function: What the user gave.
+        takes: What to call the arguments.
+    """
+    call = f"{name}({', '.join(takes)})"
+    if not callable(function):
+        raise TypeError(
+            f"{what}: {name} is a value of type {type(function).__name__!r}{here()}; it has to be "
+            f"a function, called as {call}"
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a callable written in C does not say what it takes
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        raise TypeError(f"{what}: {call} cannot be called{here()}: {error}") from None
+
+
+def static_count(what: str, name: str, value: Any, least: int) -> int:
+    """Return a number of steps or elements that has to be known while tracing.
+
+    Raises:
+        TypeError: it is traced, or no integer.
+        ValueError: it is below ``least``.
+    """
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{what}: {name} is traced (at {user_line()}) and has to be known while tracing: mark "
+            "the argument that it comes from with static_argnames, or use fori_loop"
+        )
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: {name}={value!r}{here()} is no integer") from None
+    if count < least:
+        raise ValueError(f"{what}: {name}={count}{here()} has to be at least {least}")
+    return count
 
 
 def trace_body(

@@ -21,6 +21,8 @@ from minijit.ops.binary import maximum, minimum
 from minijit.ops.bodies import (
     Body,
     Tree,
+    check_function,
+    long_name,
     refuse_difference,
     runs_as_python,
     strong,
@@ -33,6 +35,7 @@ from minijit.ops.promote import convert
 __all__ = ["cond", "cond_p", "switch"]
 
 _INT32 = np.dtype(np.int32)
+_NONE: Any = object()
 _ADVICE = "give them one type: cast with x.astype(...), broadcast, or return the same containers"
 
 
@@ -81,7 +84,7 @@ def cond(
     true_fun: Callable[..., Any],
     false_fun: Callable[..., Any],
     *operands: Any,
-    operand: Any = None,
+    operand: Any = _NONE,
 ) -> Any:
     """Return ``true_fun(*operands)`` where ``pred`` holds, else ``false_fun(*operands)``.
 
@@ -98,11 +101,13 @@ def cond(
     Raises:
         TypeError: ``pred`` is no scalar or no number, or the branches return different types.
     """
-    if operand is not None:
+    if operand is not _NONE:
         if operands:
-            raise TypeError("cond: give the operands by position or as operand=, not both")
+            raise TypeError(f"cond: give the operands by position or as operand=, not both{here()}")
         operands = (operand,)
     _check_predicate(pred)
+    functions = {"true_fun": true_fun, "false_fun": false_fun}
+    _check_functions("cond", functions, operands)
     if runs_as_python():
         return (true_fun if pred else false_fun)(*operands)
     if _is_known(pred):
@@ -110,8 +115,7 @@ def cond(
     else:
         holds = pred if abstractify(pred).dtype.kind == "b" else not_equal(pred, 0)
         index = convert(holds, _INT32)
-    titles = ("false_fun", "true_fun")
-    return _branch("cond", index, (false_fun, true_fun), titles, operands)
+    return _branch("cond", index, functions, operands, last_first=True)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -126,24 +130,28 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         TypeError: ``index`` is no integer scalar, or the branches return different types.
         ValueError: there are no branches.
     """
+    if callable(branches):
+        raise TypeError(f"switch: branches is one function{here()}, not a list of functions")
     branches = tuple(branches)
     if not branches:
         raise ValueError(f"switch: there are no branches{here()}")
+    functions = {f"branches[{number}]": branch for number, branch in enumerate(branches)}
+    _check_functions("switch", functions, operands)
     aval = abstractify(index)
     if aval.shape or aval.dtype.kind not in "iu":
         raise TypeError(
-            f"switch: the index is {aval}, not an integer scalar (at {user_line()}); for a bool "
-            "write lax.cond"
+            f"switch: the index is {long_name(aval)}, not an integer scalar (at {user_line()}); "
+            "for a bool write lax.cond"
         )
-    last = len(branches) - 1
+    # An index of few bits cannot be out of range, and cannot be compared with what it cannot hold.
+    last = min(len(branches) - 1, int(np.iinfo(aval.dtype).max))
     if _is_known(index):
         index = np.int32(min(max(int(index), 0), last))
         if runs_as_python():
             return branches[index](*operands)
     else:
         index = convert(minimum(maximum(index, 0), last), _INT32)
-    titles = [f"branches[{number}]" for number in range(len(branches))]
-    return _branch("switch", index, branches, titles, operands)
+    return _branch("switch", index, functions, operands)
 
 
 def _is_known(value: Any) -> bool:
@@ -162,34 +170,47 @@ def _check_predicate(pred: Any) -> None:
     aval = abstractify(pred)
     if aval.shape:
         raise TypeError(
-            f"cond: the predicate is {aval.dtype.name}{list(aval.shape)} (at {user_line()}), not a "
+            f"cond: the predicate is {long_name(aval)} (at {user_line()}), not a "
             "scalar: reduce it with .any() or .all(), or choose element by element with "
             "minijit.numpy.where"
         )
 
 
+def _check_functions(what: str, functions: Mapping[str, Any], operands: tuple[Any, ...]) -> None:
+    for name, function in functions.items():
+        check_function(what, name, function, _names(operands))
+
+
+def _names(operands: tuple[Any, ...]) -> list[str]:
+    return [f"operands[{place}]" for place in range(len(operands))]
+
+
 def _branch(
     what: str,
     index: Any,
-    functions: Sequence[Callable[..., Any]],
-    titles: Sequence[str],
+    functions: Mapping[str, Callable[..., Any]],
     operands: tuple[Any, ...],
+    *,
+    last_first: bool = False,
 ) -> Any:
+    """Trace functions, called as the keys say, and bind the branch; ``last_first`` numbers them."""
     leaves, treedef = flatten(operands)
     arguments = Tree(treedef, tuple(map(abstractify, leaves)))
-    names = [f"operands[{place}]" for place in range(len(operands))]
-    bodies = [trace_body(function, arguments, names) for function in functions]
+    names = _names(operands)
+    bodies = [trace_body(function, arguments, names) for function in functions.values()]
     wanted = list(bodies[0].out.avals)
     for body in bodies[1:]:
         if body.out.treedef == bodies[0].out.treedef:
             pairs = zip(wanted, body.out.avals, strict=True)
             wanted = [b if widened(a, b) != a else a for a, b in pairs]
     bodies = [_of_types(body, wanted) for body in bodies]
+    titles = list(functions)
     for title, body in zip(titles[1:], bodies[1:], strict=True):
         message = f"{what}: {titles[0]} and {title} return different things"
         refuse_difference(message, "result", (titles[0], bodies[0].out), (title, body.out), _ADVICE)
     captures = {id(value): value for body in bodies for value in body.captures}
     branches = tuple(_with_inputs(body, captures) for body in bodies)
+    branches = branches[::-1] if last_first else branches
     results = bind(cond_p, index, *captures.values(), *leaves, branches=branches)
     return unflatten(bodies[0].out.treedef, results)
 
@@ -203,7 +224,9 @@ def _of_types(body: Body, wanted: Sequence[ShapedArray]) -> Body:
     for place, (atom, aval) in enumerate(zip(body.jaxpr.outvars, wanted, strict=True)):
         if widened(atom.aval, aval) == aval and atom.aval != aval:
             if isinstance(atom, Literal):
-                outvars[place] = Literal(aval.dtype.type(atom.value), aval)
+                # A Python integer has to fit; NumPy's would wrap.
+                number = atom.value.item() if atom.aval.weak_type else atom.value
+                outvars[place] = Literal(convert(number, aval.dtype), aval)
                 continue
             var = Var(aval)
             params = {"dtype": aval.dtype, "weak_type": aval.weak_type}

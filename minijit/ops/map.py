@@ -7,8 +7,9 @@ from typing import Any
 
 from minijit.graph.trace import abstractify
 from minijit.graph.tree import TreeDef, flatten, unflatten
+from minijit.ops.bodies import check_function, static_count
 from minijit.ops.join import concatenate
-from minijit.ops.scan import leading_extent, positive, scan, stacked
+from minijit.ops.scan import leading_extent, scan, stacked
 from minijit.ops.shape import reshape
 
 __all__ = ["map"]
@@ -26,9 +27,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Raises:
         ValueError: the leading extents differ, or there are no arrays.
     """
+    check_function("map", "f", f, ("x",))
     leaves, treedef = flatten(xs)
-    count = leading_extent("map", treedef, leaves, None)
-    if batch_size is None or count < (size := positive("map", "batch_size", batch_size)):
+    count = leading_extent("map", "xs", treedef, leaves)
+    size = 1 if batch_size is None else static_count("map", "batch_size", batch_size, 1)
+    if batch_size is None or count < size:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
     trees: list[TreeDef] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,18 +11,19 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.primitive import Kind, Primitive, register
-from minijit.graph.source_info import here, user_line
+from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
-from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten, unflatten
 from minijit.ops.bodies import (
     Body,
     Tree,
     adapted,
+    check_function,
     long_name,
     paths,
     refuse_difference,
     runs_as_python,
+    static_count,
     strong,
     trace_body,
     widened,
@@ -32,7 +32,7 @@ from minijit.ops.join import concatenate
 from minijit.ops.promote import convert
 from minijit.ops.shape import expand_dims
 
-__all__ = ["leading_extent", "positive", "scan", "scan_p", "stacked", "trace_step"]
+__all__ = ["leading_extent", "scan", "scan_p", "stacked", "trace_step"]
 
 _ADVICE = (
     "a carry keeps its structure, shape and dtype from step to step: cast in the body with "
@@ -110,9 +110,13 @@ def scan(
         TypeError: the carry that ``f`` returns has another structure, shape or dtype.
         ValueError: the leading extents differ from each other or from ``length``.
     """
+    check_function("scan", "f", f, ("carry", "x"))
     leaves, treedef = flatten(xs)
-    count = leading_extent("scan", treedef, leaves, length)
-    unroll = positive("scan", "unroll", count if unroll is True else int(unroll) or 1)
+    given = None if length is None else static_count("scan", "length", length, 0)
+    count = leading_extent("scan", "xs", treedef, leaves, given)
+    if isinstance(unroll, bool):
+        unroll = max(count, 1) if unroll else 1
+    unroll = static_count("scan", "unroll", unroll, 1)
     if runs_as_python():
         return _scan_python(f, init, leaves, treedef, count, reverse)
     rows = [_row(abstractify(leaf)) for leaf in leaves]
@@ -214,45 +218,34 @@ def _row(aval: ShapedArray) -> ShapedArray:
     return ShapedArray(aval.shape[1:], aval.dtype)
 
 
-def leading_extent(what: str, treedef: TreeDef, leaves: Sequence[Any], length: Any) -> int:
-    """Return the number of steps.
+def leading_extent(
+    what: str, name: str, treedef: TreeDef, leaves: Sequence[Any], length: int | None = None
+) -> int:
+    """Return the extent that all arrays of a tree called ``name`` have along their first axis.
 
     Raises:
-        ValueError: it is not given, or given in different ways.
+        ValueError: the extents differ from each other or from ``length``, or there are no arrays.
     """
-    if isinstance(length, Tracer):
-        raise TypeError(
-            f"{what}: the length is traced (at {user_line()}), but shapes depend on it: mark the "
-            "argument that it comes from with static_argnames, or use fori_loop"
-        )
-    count = None if length is None else operator.index(length)
-    if count is not None and count < 0:
-        raise ValueError(f"{what}: length={count} is negative{here()}")
     avals = [abstractify(leaf) for leaf in leaves]
-    names = paths(treedef, "xs")
-    for name, aval in zip(names, avals, strict=True):
+    names = paths(treedef, name)
+    for path, aval in zip(names, avals, strict=True):
         if not aval.shape:
             raise ValueError(
-                f"{what}: {name} is a scalar, {long_name(aval)} (at {user_line()}); arrays are "
-                "taken apart along their first axis"
+                f"{what}: {path} is a scalar, {long_name(aval)} (at {user_line()}); arrays are "
+                "taken apart along their first axis (a list is a tree of its elements: make an "
+                "array of it first)"
             )
-    if count is None and not avals:
-        raise ValueError(f"{what}: there are no arrays in xs: give length= (at {user_line()})")
-    extents = {aval.shape[0] for aval in avals} | ({count} if count is not None else set())
+    if length is None and not avals:
+        remedy = ": give length=" if what == "scan" else ""
+        raise ValueError(f"{what}: there are no arrays in {name}{remedy} (at {user_line()})")
+    extents = {aval.shape[0] for aval in avals} | ({length} if length is not None else set())
     if len(extents) > 1:
         lines = [f"    {n}  {long_name(a)}" for n, a in zip(names, avals, strict=True)]
-        lines += [] if count is None else [f"    length={count}"]
+        lines += [] if length is None else [f"    length={length}"]
         raise ValueError(
             "\n".join([f"{what}: the leading extents differ (at {user_line()})", *lines])
         )
     return extents.pop()
-
-
-def positive(what: str, name: str, value: int) -> int:
-    """Return ``value``, or raise ``ValueError`` when it is below one."""
-    if value < 1:
-        raise ValueError(f"{what}: {name}={value}{here()} has to be at least 1")
-    return value
 
 
 def _scan_python(

@@ -16,7 +16,15 @@ from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.graph.tree import flatten, unflatten
 from minijit.ops.binary import add
-from minijit.ops.bodies import Body, Tree, long_name, runs_as_python, strong, trace_body
+from minijit.ops.bodies import (
+    Body,
+    Tree,
+    check_function,
+    long_name,
+    runs_as_python,
+    strong,
+    trace_body,
+)
 from minijit.ops.compare import less
 from minijit.ops.promote import convert, result_dtype
 from minijit.ops.scan import scan_p, trace_step
@@ -78,6 +86,8 @@ def while_loop(
     Raises:
         TypeError: the condition is no bool scalar, or the body changes a type.
     """
+    check_function("while_loop", "cond_fun", cond_fun, ("value",))
+    check_function("while_loop", "body_fun", body_fun, ("value",))
     if runs_as_python():
         value = init_val
         while cond_fun(value):
@@ -110,13 +120,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     Raises:
         TypeError: a bound is no integer scalar, or the body changes a type.
     """
+    check_function("fori_loop", "body_fun", body_fun, ("i", "value"))
     bounds = [_bound(name, value) for name, value in (("lower", lower), ("upper", upper))]
+    dtype, weak = result_dtype(bounds), all(bound.weak_type for bound in bounds)
     if runs_as_python():
         value = init_val
         for i in range(int(lower), int(upper)):
-            value = body_fun(i, value)
+            value = body_fun(i if weak else dtype.type(i), value)
         return value
-    dtype, weak = result_dtype(bounds), all(bound.weak_type for bound in bounds)
     first = convert(lower, dtype, weak)
     last = convert(upper, dtype, weak)
 

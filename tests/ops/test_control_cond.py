@@ -140,6 +140,9 @@ def test_branches_read_what_is_around_them(wrap: Wrap) -> None:
 def test_a_single_operand_by_name() -> None:
     f = minijit.jit(lambda p, x: lax.cond(p, jnp.exp, jnp.negative, operand=x))
     np.testing.assert_array_equal(f(False, X), -X)
+    # JAX's idiom for functions that take their values from around them.
+    g = minijit.jit(lambda p, x: lax.cond(p, lambda _: x + 1, lambda _: x - 1, operand=None))
+    np.testing.assert_array_equal(g(False, X), X - 1)
     with pytest.raises(TypeError, match="by position or as operand="):
         lax.cond(True, jnp.exp, jnp.exp, X, operand=X)
 
@@ -166,6 +169,14 @@ def test_one_branch_and_many_branches() -> None:
 
 
 @INSIDE_AND_OUTSIDE
+def test_an_index_that_cannot_count_all_branches(wrap: Wrap) -> None:
+    branches = [lambda v, k=k: v + k for k in range(130)]
+    f = wrap(lambda i, x: lax.switch(i, branches, x))
+    for index in (-128, 0, 127):
+        np.testing.assert_array_equal(f(np.int8(index), X), X + max(index, 0))
+
+
+@INSIDE_AND_OUTSIDE
 def test_a_python_number_takes_the_type_of_the_other_branch(wrap: Wrap) -> None:
     f = wrap(lambda p, v: lax.cond(p, lambda a: a, lambda a: -1, v))
     for dtype in (np.float16, np.float32, np.int8):
@@ -177,8 +188,11 @@ def test_a_python_number_takes_the_type_of_the_other_branch(wrap: Wrap) -> None:
         got = g(index, np.float32(7))
         assert (got, got.dtype) == (want, np.float32)
     narrow = wrap(lambda p, v: lax.cond(p, lambda a: 2.5, lambda a: a, v))
-    with pytest.raises(TypeError, match=r"int32\[\] +float64\[\]"):
+    with pytest.raises(TypeError, match=r"float64\[\] +int32\[\]"):
         narrow(True, np.int32(1))
+    large = wrap(lambda p, v: lax.cond(p, lambda a: 300, lambda a: a, v))
+    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+        large(True, np.uint8(1))
 
 
 def test_only_python_numbers_stay_weak() -> None:
@@ -204,14 +218,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], tuple[str, ...]]
     "dtype": (
         lambda x: lax.cond(x.sum() > 0, lambda v: v, lambda v: v.astype(np.int32), x),
         TypeError,
-        ("false_fun and true_fun", "result  int32[2,3]  float32[2,3]", "x.astype(...)"),
+        ("true_fun and false_fun", "result  float32[2,3]  int32[2,3]", "x.astype(...)"),
     ),
     "shape-in-a-tree": (
         lambda x: lax.cond(
             x.sum() > 0, lambda: {"a": x, "b": (1, x)}, lambda: {"a": x, "b": (1, x[0])}
         ),
         TypeError,
-        ("result['b'][1]  float32[3]  float32[2,3]",),
+        ("result['b'][1]  float32[2,3]  float32[3]",),
     ),
     "structure": (
         lambda x: lax.cond(x.sum() > 0, lambda: (x, x), lambda: {"a": x}),
@@ -236,7 +250,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], tuple[str, ...]]
     "array-predicate": (
         lambda x: lax.cond(x > 0, lambda: x, lambda: -x),
         TypeError,
-        ("bool[2, 3]", ".any()", "minijit.numpy.where"),
+        ("bool[2,3]", ".any()", "minijit.numpy.where"),
     ),
     "text-predicate": (lambda x: lax.cond("yes", lambda: x, lambda: x), TypeError, ("'yes'",)),
     "no-predicate": (lambda x: lax.cond(None, lambda: x, lambda: x), TypeError, ("None",)),
@@ -251,6 +265,27 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], tuple[str, ...]]
         lambda x: lax.switch(x[0].astype(np.int32), [lambda: x]),
         TypeError,
         ("not an integer scalar",),
+    ),
+    "no-function": (
+        lambda x: lax.cond(x.sum() > 0, x, lambda v: v, x),
+        TypeError,
+        ("true_fun is a value of type", "called as true_fun(operands[0])"),
+    ),
+    "arguments": (
+        lambda x: lax.cond(x.sum() > 0, lambda v: v, lambda v, w: v, x),
+        TypeError,
+        ("false_fun(operands[0]) cannot be called", "'w'"),
+    ),
+    "operands-twice": (
+        lambda x: lax.cond(True, lambda v: v, lambda v: v, x, operand=x),
+        TypeError,
+        ("operand=",),
+    ),
+    "one-branch-alone": (lambda x: lax.switch(0, lambda v: v, x), TypeError, ("one function",)),
+    "no-functions": (
+        lambda x: lax.switch(0, [lambda v: v, x], x),
+        TypeError,
+        ("branches[1] is a value of type",),
     ),
     "no-branches": (lambda x: lax.switch(0, []), ValueError, ("no branches",)),
     "no-array": (

@@ -59,7 +59,9 @@ def test_map_traces_once_for_each_element_of_a_batch() -> None:
     [
         (lambda x: lax.map(jnp.exp, (x, x[:2])), ValueError, r"xs\[1\]  float32\[2,3\]"),
         (lambda x: lax.map(jnp.exp, x, batch_size=0), ValueError, "batch_size=0"),
-        (lambda x: lax.map(jnp.exp, None), ValueError, "no arrays"),
+        (lambda x: lax.map(jnp.exp, x, batch_size=2.0), TypeError, r"batch_size=2\.0"),
+        (lambda x: lax.map(x, x), TypeError, r"f is a value of type .* called as f\(x\)"),
+        (lambda x: lax.map(jnp.exp, None), ValueError, "no arrays in xs"),
         (lambda x: lax.map(jnp.exp, x[0, 0]), ValueError, "xs is a scalar"),
         (lambda x: lax.map(lambda v: "text", x), TypeError, "'str'"),
     ],
@@ -148,7 +150,8 @@ def test_the_combination_is_called_about_twice_the_logarithm(length: int) -> Non
             r"elems\['k'\]  float32\[3,3\]  bool\[3,3\]",
         ),
         (lambda x: lax.associative_scan(jnp.add, (x, x[:2])), ValueError, "extents differ"),
-        (lambda x: lax.associative_scan(jnp.add, ()), ValueError, "no arrays"),
+        (lambda x: lax.associative_scan(jnp.add, ()), ValueError, "no arrays in elems"),
+        (lambda x: lax.associative_scan(lambda a: a, x), TypeError, r"fn\(a, b\) cannot be called"),
         (lambda x: lax.associative_scan(jnp.add, x, axis=2), ValueError, "axis 2"),
     ],
 )

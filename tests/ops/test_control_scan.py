@@ -222,10 +222,11 @@ def test_a_long_loop_is_no_larger_than_a_short_one(counts: Counter[str]) -> None
 
 @IN_EVERY_WAY
 @pytest.mark.parametrize("unroll", [1, 3, 100, True, False])
-def test_unroll_changes_nothing(wrap: Wrap, unroll: Any) -> None:
+@pytest.mark.parametrize("length", [0, 7])
+def test_unroll_changes_nothing(wrap: Wrap, unroll: Any, length: int) -> None:
     f = wrap(lambda c, xs: lax.scan(lambda c, x: (c * 2 - x, c), c, xs, unroll=unroll))
-    carry, ys = f(START, XS)
-    want, rows = lax.scan(lambda c, x: (c * 2 - x, c), START, XS)
+    carry, ys = f(START, XS[:length])
+    want, rows = lax.scan(lambda c, x: (c * 2 - x, c), START, XS[:length])
     np.testing.assert_array_equal(carry, want)
     np.testing.assert_array_equal(ys, rows)
 
@@ -359,12 +360,37 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], tuple[str, ...]]
     "half-a-length": (
         lambda xs: lax.scan(body_of(lambda c, x: c), xs, None, length=2.5),
         TypeError,
-        ("float",),
+        ("length=2.5",),
     ),
     "scalar-input": (
         lambda xs: lax.scan(body_of(lambda c, x: c), 0, (xs, xs[0, 0])),
         ValueError,
         ("xs[1] is a scalar",),
+    ),
+    "numbers-in-a-list": (
+        lambda xs: lax.scan(body_of(lambda c, x: c), 0, [1, 2, 3]),
+        ValueError,
+        ("xs[0] is a scalar", "make an array of it first"),
+    ),
+    "no-function": (
+        lambda xs: lax.scan(xs, 0, xs),
+        TypeError,
+        ("f is a value of type", "called as f(carry, x)"),
+    ),
+    "arguments": (
+        lambda xs: lax.scan(lambda carry: (carry, None), 0, xs),
+        TypeError,
+        ("f(carry, x) cannot be called", "too many positional arguments"),
+    ),
+    "no-unrolling": (
+        lambda xs: lax.scan(body_of(lambda c, x: c), xs, xs, unroll=0),
+        ValueError,
+        ("unroll=0",),
+    ),
+    "half-an-unrolling": (
+        lambda xs: lax.scan(body_of(lambda c, x: c), xs, xs, unroll=1.5),
+        TypeError,
+        ("unroll=1.5",),
     ),
     "unroll": (
         lambda xs: lax.scan(body_of(lambda c, x: c), xs, xs, unroll=-2),
@@ -383,7 +409,7 @@ def test_refusals_show_types_and_the_line(wrap: Wrap, case: str) -> None:
         wrap(function)(XS)
     message = str(error.value)
     assert all(text in message for text in texts), message
-    if wrap is minijit.jit and case != "half-a-length":
+    if wrap is minijit.jit:
         assert "test_control_scan.py:" in message
 
 

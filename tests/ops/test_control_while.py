@@ -163,6 +163,14 @@ def test_the_step_of_an_array_bound_has_its_dtype() -> None:
 
 
 @IN_EVERY_WAY
+def test_the_step_has_the_dtype_of_both_bounds(wrap: Wrap) -> None:
+    f = wrap(lambda a, b: lax.fori_loop(a, b, lambda i, s: i.astype(np.int64) * 2, np.int64(0)))
+    assert f(np.int8(-3), np.int16(4)) == 6
+    g = wrap(lambda a, b: lax.fori_loop(a, b, lambda i, s: i, a))
+    assert g(np.uint8(3), np.uint8(7)).dtype == np.uint8
+
+
+@IN_EVERY_WAY
 def test_bounds_of_two_dtypes(wrap: Wrap) -> None:
     f = wrap(lambda a, b: lax.fori_loop(a, b, lambda i, s: s + 1, np.int32(0)))
     assert f(np.int8(-3), np.int64(4)) == 7
@@ -222,6 +230,18 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     "structure": (
         lambda x: lax.while_loop(lambda c: c.any(), lambda c: [c], x),
         ("structures differ", "[float32[2,3]]"),
+    ),
+    "no-function": (
+        lambda x: lax.while_loop(lambda c: c.any(), x, x),
+        ("while_loop: body_fun is a value of type", "called as body_fun(value)"),
+    ),
+    "arguments-of-the-condition": (
+        lambda x: lax.while_loop(lambda a, b: a.any(), lambda c: c, x),
+        ("while_loop: cond_fun(value) cannot be called", "'b'"),
+    ),
+    "arguments-of-a-step": (
+        lambda x: lax.fori_loop(0, 3, lambda value: value, x),
+        ("fori_loop: body_fun(i, value) cannot be called", "too many"),
     ),
     "float-bound": (
         lambda x: lax.fori_loop(0, x[0, 0], lambda i, s: s, x),

@@ -149,7 +149,9 @@ def test_a_loop_that_might_not_end_waits_for_the_step(inside: str) -> None:
     zero, two = np.int64(0), np.int64(2)
     after = rewritten(hoist_invariants, function, two, two)
     assert not [eqn for eqn in structured(after)[:-1] if "while" in eqn.primitive.name]
-    assert "while" in [eqn.primitive.name for eqn in everything(structured(after)[-1].params["body"])]
+    assert "while" in [
+        eqn.primitive.name for eqn in everything(structured(after)[-1].params["body"])
+    ]
     assert minijit.jit(function)(zero, zero) == 0
 
 
