@@ -9,6 +9,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "doctor": "report what is installed and working, and the pip line for what is not",
     "demo": "trace, fuse, compile, check and time three functions, in ten seconds",
+    "cache": "show, check, prune or clear the compiled kernels that are kept on disk",
     "bench": "compare with eager NumPy or CuPy (and JAX, where it is installed) in one run",
 }
 

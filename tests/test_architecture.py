@@ -55,6 +55,15 @@ LAZY = {
     "networkx",
     "numba",
 }
+# What can run code that is no part of the program, and the only files that may.
+DANGEROUS_MODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve", "subprocess", "yaml"}
+DANGEROUS_CALLS = {"__import__", "compile", "eval", "exec"}
+TRUSTED = {
+    "minijit/backends/cpu/compiler.py": {"compile", "exec"},  # of source that lowering generated
+    "minijit/backends/cuda/compiler.py": {"compile", "exec"},
+    "minijit/backends/emulator/codegen.py": {"compile", "exec"},
+    "minijit/tools/bench.py": {"subprocess"},  # measures the start of a process
+}
 OPTIONAL = {"jax", "scipy", "skimage", "sklearn", "torch"}
 
 
@@ -224,6 +233,20 @@ def numba_options_are_safe(source: Source) -> Iterator[str]:
                 yield f"{source.path}:{node.lineno}: parallel=True or cache=True in source text"
 
 
+def only_generated_code_is_executed(source: Source) -> Iterator[str]:
+    trusted = TRUSTED.get(source.path, set())
+    for found in source.imports:
+        package = found.module.split(".")[0]
+        if package in DANGEROUS_MODULES - trusted:
+            yield f"{source.path}:{found.line}: {package} can run what it is given"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in DANGEROUS_CALLS - trusted:
+                yield f"{source.path}:{node.lineno}: {node.func.id}() can run what it is given"
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            yield f"{source.path}:{node.value.lineno}: NumPy unpickles"
+
+
 RULES: tuple[Rule, ...] = (
     imports_only_layers_before,
     kernels_import_only_numba,
@@ -234,6 +257,7 @@ RULES: tuple[Rule, ...] = (
     modules_say_what_they_own,
     public_names_are_documented,
     numba_options_are_safe,
+    only_generated_code_is_executed,
 )
 
 
@@ -263,6 +287,7 @@ BREAKERS = {
     modules_say_what_they_own: ("minijit/ops/x.py", "x = 1"),
     public_names_are_documented: ("minijit/ops/x.py", "def f(): ..."),
     numba_options_are_safe: ("minijit/backends/cpu/x.py", "numba.njit(cache=True)"),
+    only_generated_code_is_executed: ("minijit/backends/cpu/x.py", "exec('1')"),
 }
 
 
@@ -283,3 +308,24 @@ def test_rule_finds_an_offence(rule: Rule) -> None:
 )
 def test_upward_imports_are_found_in_every_spelling(path: str, text: str) -> None:
     assert list(imports_only_layers_before(Source(path, text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "def f():\n    import subprocess",
+        "importlib.import_module('shelve')",
+        "eval('1')",
+        "exec(compile('1', '', 'exec'))",
+        "numpy.load(file, allow_pickle=True)",
+    ],
+)
+def test_what_executes_data_is_found_in_every_spelling(text: str) -> None:
+    assert list(only_generated_code_is_executed(Source("minijit/runtime/x.py", text)))
+
+
+def test_trust_is_given_to_files_that_need_it() -> None:
+    plain = {source.path: Source("minijit/runtime/x.py", source.text) for source in SOURCES}
+    assert all(list(only_generated_code_is_executed(plain[path])) for path in TRUSTED)

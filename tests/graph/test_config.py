@@ -39,6 +39,13 @@ def test_defaults_and_updates(own: Config) -> None:
         ("cache_entries", "3", TypeError),
         ("cache_entries", True, TypeError),
         ("device", "tpu", ValueError),
+        ("compilation_cache", "rx", ValueError),
+        ("compilation_cache", False, TypeError),
+        ("compilation_cache_dir", None, TypeError),
+        ("compilation_cache_max_size", -2, ValueError),
+        ("persistent_cache_min_compile_time_secs", "1", TypeError),
+        ("persistent_cache_min_compile_time_secs", True, TypeError),
+        ("persistent_cache_min_compile_time_secs", float("nan"), ValueError),
     ],
 )
 def test_mistakes_are_refused(own: Config, name: str, value: Any, error: type[Exception]) -> None:
@@ -173,7 +180,8 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, text: str, value: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("CHECKS", "yes"), ("CACHE_ENTRIES", "many"), ("DEVICE", "tpu")]
+    ("name", "text"),
+    [("CHECKS", "yes"), ("CACHE_ENTRIES", "many"), ("DEVICE", "tpu"), ("CACHE", "yes")],
 )
 def test_nonsense_in_the_environment(name: str, text: str) -> None:
     environment = {**os.environ, f"MINIJIT_{name}": text}
@@ -186,6 +194,37 @@ def test_nonsense_in_the_environment(name: str, text: str) -> None:
     )
     assert done.returncode
     assert f"MINIJIT_{name}" in done.stderr
+
+
+def test_the_disk_cache_has_short_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, mode in (("0", "off"), ("off", "off"), ("ro", "ro"), ("rw", "rw")):
+        monkeypatch.setenv("MINIJIT_CACHE", text)
+        monkeypatch.setenv("MINIJIT_CACHE_DIR", "~/kept here")
+        monkeypatch.setenv("MINIJIT_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.25")
+        own = Config()
+        assert (own.compilation_cache, own.compilation_cache_dir) == (mode, "~/kept here")
+        assert own.persistent_cache_min_compile_time_secs == 0.25
+
+
+def test_jax_names_of_the_disk_cache_are_accepted(own: Config) -> None:
+    for name, value in (
+        ("jax_compilation_cache_dir", "/somewhere"),
+        ("jax_compilation_cache_max_size", -1),
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+        ("jax_persistent_cache_min_compile_time_secs", 1),
+    ):
+        version = own.version
+        own.update(name, value)
+        found = getattr(own, name.removeprefix("jax_"))
+        assert found == value
+        assert type(found) is type(getattr(Config(), name.removeprefix("jax_")))
+        assert own.version == version, "what is compiled does not depend on it"
+
+
+def test_the_disk_cache_is_shared_by_all_threads(own: Config) -> None:
+    with own.override(compilation_cache="ro", compilation_cache_dir="/a"):
+        assert in_thread(lambda: (own.compilation_cache, own.compilation_cache_dir)) == ("ro", "/a")
+    assert (own.compilation_cache, own.compilation_cache_dir) == ("rw", "")
 
 
 def test_tests_run_with_checks() -> None:

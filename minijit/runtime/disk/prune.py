@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from minijit.runtime.disk.files import TEMPORARY, remove
+from minijit.runtime.disk.journal import JOURNAL
 
 __all__ = ["LOCKS", "QUARANTINE", "SUFFIX", "Pruned", "clear", "entry_files", "prune", "usage"]
 
@@ -64,14 +65,14 @@ def prune(folder: str, max_bytes: int, max_entries: int, now: float) -> Pruned:
     """Delete what is stale, and entries beyond a bound; a negative ``max_bytes`` is none."""
     found: list[tuple[float, int, str]] = []
     stale = 0
-    for shard in _shards(folder):
-        for file in _files(shard):
-            status = _status(file)
+    for place in (folder, *_shards(folder)):
+        for file in _files(place):
+            status = _status(file) if file.name.endswith((SUFFIX, TEMPORARY)) else None
             if status is None:
                 continue
             if _is_entry(file):
                 found.append((status.st_mtime, status.st_size, file.path))
-            elif file.name.endswith(TEMPORARY) and now - status.st_mtime > _STALE_SECONDS:
+            elif now - status.st_mtime > _STALE_SECONDS:
                 stale += remove(file.path)
     for name, age in ((LOCKS, _STALE_SECONDS), (QUARANTINE, _QUARANTINE_SECONDS)):
         for file in _files(os.path.join(folder, name)):
@@ -80,7 +81,8 @@ def prune(folder: str, max_bytes: int, max_entries: int, now: float) -> Pruned:
                 stale += remove(file.path)
     entries, size, evicted = len(found), sum(bytes_ for _, bytes_, _ in found), 0
     over = entries > max_entries or 0 <= max_bytes < size
-    for _, bytes_, path in sorted(found) if over else ():
+    # Not the newest one, even where it fills the store alone: it has just been written.
+    for _, bytes_, path in sorted(found)[:-1] if over else ():
         if entries <= max_entries * _LOW_WATER and (
             max_bytes < 0 or size <= max_bytes * _LOW_WATER
         ):
@@ -93,15 +95,17 @@ def prune(folder: str, max_bytes: int, max_entries: int, now: float) -> Pruned:
 def clear(folder: str) -> int:
     """Delete all that a store writes, and no other file; return the number of entries."""
     entries = 0
-    names = [*_shards(folder), *(os.path.join(folder, name) for name in (QUARANTINE, LOCKS))]
-    for name in names:
-        for file in _files(name):
+    for place in (*_shards(folder), folder):
+        for file in _files(place):
             if _is_entry(file):
                 entries += remove(file.path)
-            elif file.name.endswith(TEMPORARY) or not _SHARD.fullmatch(os.path.basename(name)):
+            elif file.name.endswith(TEMPORARY) or file.name == JOURNAL:
                 remove(file.path)
-        remove(name)
-    remove(folder)
+            elif file.name in (QUARANTINE, LOCKS):
+                for inner in _files(file.path):
+                    remove(inner.path)
+                remove(file.path)
+        remove(place)
     return entries
 
 
@@ -110,11 +114,15 @@ def _is_entry(file: os.DirEntry[str]) -> bool:
 
 
 def _shards(folder: str) -> list[str]:
-    return sorted(file.path for file in _files(folder) if _SHARD.fullmatch(file.name))
+    folders = (file for file in _files(folder) if file.is_dir(follow_symlinks=False))
+    return sorted(file.path for file in folders if _SHARD.fullmatch(file.name))
 
 
 def _files(folder: str) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing where it is a link, for that is none of ours."""
     try:
+        if os.path.islink(folder):
+            return []
         with os.scandir(folder) as found:
             return list(found)
     except OSError:

@@ -18,18 +18,17 @@ from minijit.graph.locks import process_lock
 from minijit.runtime.disk import prune as pruning
 from minijit.runtime.disk.container import SCHEMA, CorruptEntry, Entry, decode, decode_any, encode
 from minijit.runtime.disk.files import publish, read, remove
+from minijit.runtime.disk.journal import record, restart
 from minijit.runtime.disk.key import Key
 from minijit.runtime.disk.locking import exclusive
 from minijit.runtime.disk.notice import warn_once
 from minijit.runtime.disk.permissions import is_owner, make_folder, why_untrusted
 from minijit.runtime.disk.prune import LOCKS, QUARANTINE, SUFFIX, Pruned
 
-__all__ = ["Policy", "Record", "Store"]
+__all__ = ["Access", "Policy", "Record", "Store"]
 
 _TOUCH_SECONDS = 3600.0
 """How exactly the time of the last use is kept: a hit seldom writes."""
-_UNSEEN_SHARE = 1 / 16
-"""Share of the bounds that a process writes before it looks again what others wrote."""
 _counting = process_lock()
 
 Access = Literal["none", "ro", "rw"]
@@ -92,7 +91,6 @@ class Store:
         self.policy = policy or Policy()
         self._counts: Counter[str] = Counter()
         self._access: Access | None = None
-        self._room = 0.0
 
     def get(self, key: Key) -> Entry | None:
         """Return what is stored for ``key``, or None."""
@@ -137,7 +135,7 @@ class Store:
             warn_once("write", f"a compiled kernel cannot be kept in {self.folder}: {error}")
             return
         self._count("writes")
-        self._prune_after(len(data))
+        self._prune_if_full(len(data))
 
     def other_environments(self, key: Key) -> tuple[Mapping[str, Any], ...]:
         """Return the environments that the same program is stored for, except that of ``key``."""
@@ -164,12 +162,17 @@ class Store:
             return nullcontext(False)  # `put` cannot write either, and says so
         return exclusive(os.path.join(folder, f"{key.name}.lock"), self.policy.lock_seconds)
 
-    def stats(self) -> dict[str, int]:
-        """Return how often what happened in this process.
+    @property
+    def access(self) -> Access:
+        """What may be done with the folder: less than the policy where it is not ours alone."""
+        return self._allowed()
 
-        ``hits`` and ``misses`` of ``get``; ``writes``, those ``skipped`` by the policy or a limit,
-        and ``errors`` of ``put``; ``evicted`` entries; ``refused`` calls, since others could write
-        the folder; ``corrupt_<fault>`` for each check that failed.
+    def stats(self) -> dict[str, int]:
+        """Return counts of what happened in this process, by name.
+
+        ``hits`` and ``misses`` of ``get``; ``writes`` of ``put``, and those ``skipped`` by the
+        policy or a limit and failed with ``errors``; ``evicted`` entries; calls ``refused`` since
+        others can write the folder; ``corrupt_<fault>`` for each check that failed.
         """
         names = ("hits", "misses", "writes", "skipped", "errors", "evicted", "refused")
         with _counting:
@@ -191,44 +194,41 @@ class Store:
 
     def prune(self) -> Pruned:
         """Delete entries beyond the bounds, the least recently used first, and stale files."""
+        if self._allowed() != "rw":
+            return Pruned(*self.usage()[:2], evicted=0, stale=0)
         policy = self.policy
         pruned = pruning.prune(self.folder, policy.max_bytes, policy.max_entries, time.time())
-        with _counting:
-            self._counts["evicted"] += pruned.evicted
-            filled = max(pruned.size / (policy.max_bytes or 1), pruned.entries / policy.max_entries)
-            self._room = min(_UNSEEN_SHARE, 1 - filled)
+        restart(self.folder, pruned.entries, pruned.size)
+        self._count("evicted", pruned.evicted)
         return pruned
 
     def clear(self) -> int:
         """Delete everything that was stored; return the number of entries."""
-        return pruning.clear(self.folder)
+        return pruning.clear(self.folder) if self._allowed() == "rw" else 0
 
     def _path(self, key: Key) -> str:
         return os.path.join(self.folder, key.name[:2], key.name + SUFFIX)
 
     def _allowed(self) -> Access:
-        """What may be done with the folder; asked of the disk until the folder is there."""
+        """What may be done with the folder."""
         if self._access is None:
-            access, why, exists = self._look()
-            if why is not None:
-                warn_once("trust", f"the cache of compiled kernels is not used, since {why}")
-            if why is None and not exists:
-                return access
-            self._access = access
+            self._access = self._look()
         if self._access == "none":
             self._count("refused")
-        return self._access
+        return self._access or self.policy.mode
 
-    def _look(self) -> tuple[Access, str | None, bool]:
+    def _look(self) -> Access | None:
+        """Ask the disk what may be done; None as long as there is no folder."""
         why = why_untrusted(self.folder)
         if why is not None:
-            return "none", why, True
+            warn_once("trust", f"the cache of compiled kernels is not used, since {why}")
+            return "none"
         try:
-            # What root offers to all is read; nobody means us to write into it.
-            ours = is_owner(os.stat(self.folder))
+            status = os.stat(self.folder)
         except OSError:
-            return self.policy.mode, None, False
-        return (self.policy.mode if ours else "ro"), None, True
+            return None
+        # What root offers to all is read; nobody means us to write into it.
+        return self.policy.mode if is_owner(status) else "ro"
 
     def _wants(self, entry: Entry, size: int) -> bool:
         policy = self.policy
@@ -239,13 +239,10 @@ class Store:
             and (size <= policy.max_bytes or policy.max_bytes < 0)
         )
 
-    def _prune_after(self, written: int) -> None:
-        """Prune when the bounds are reached, or as much was written as others may have, too."""
+    def _prune_if_full(self, written: int) -> None:
         policy = self.policy
-        with _counting:
-            self._room -= max(written / policy.max_bytes, 1 / policy.max_entries)
-            due = self._room < 0
-        if due:
+        held = record(self.folder, written)
+        if held is None or held[0] > policy.max_entries or 0 <= policy.max_bytes < held[1]:
             self.prune()
 
     def _touch(self, path: str, status: os.stat_result) -> None:
@@ -288,6 +285,6 @@ class Store:
             else:
                 yield Record(file.path, size, used, key, entry.meta)
 
-    def _count(self, what: str) -> None:
+    def _count(self, what: str, times: int = 1) -> None:
         with _counting:
-            self._counts[what] += 1
+            self._counts[what] += times
