@@ -184,7 +184,7 @@ def static_take(x: Any, positions: Sequence[int] | np.ndarray[Any, Any], axis: i
         TypeError: the positions are too irregular to be slices.
     """
     shape = abstractify(x).shape
-    runs = _runs([int(position) for position in positions])
+    runs = _runs(np.asarray(positions, np.int64))
     if len(runs) > MAX_RUNS:
         raise TypeError(
             f"{len(positions)} positions fall into {len(runs)} runs at one distance, more than the "
@@ -194,18 +194,21 @@ def static_take(x: Any, positions: Sequence[int] | np.ndarray[Any, Any], axis: i
     return concatenate(pieces, axis)
 
 
-def _runs(positions: list[int]) -> list[tuple[int, int, int]]:
+def _runs(positions: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
     """Return ``(start, step, length)`` of the arithmetic progressions that make up positions."""
-    if not positions:
+    if not positions.size:
         return [(0, 1, 0)]
+    steps = np.diff(positions)
+    changes = np.flatnonzero(np.diff(steps)) + 1
     runs: list[tuple[int, int, int]] = []
-    for position in positions:
-        if runs:
-            start, step, length = runs[-1]
-            if length == 1 or position == start + length * step:
-                runs[-1] = (start, position - start if length == 1 else step, length + 1)
-                continue
-        runs.append((position, 1, 1))
+    first = 0
+    while first < steps.size:
+        later = np.searchsorted(changes, first, side="right")
+        last = int(changes[later]) if later < changes.size else steps.size
+        runs.append((int(positions[first]), int(steps[first]), last - first + 1))
+        first = last + 1
+    if first < positions.size:
+        runs.append((int(positions[first]), 1, 1))
     return runs
 
 
