@@ -48,6 +48,11 @@ class Backend(Protocol):
     """How many arrays one kernel may read and write."""
     most_columns: int
     """How long a row may be that a loop in a kernel keeps from step to step."""
+    steps_ahead: int
+    """How many steps of a while loop are launched at most before the host reads whether they were
+    due: 1 where launches return when they have finished."""
+    graph_launches: int
+    """How many launches a captured graph holds at most; 0 where a graph would gain nothing."""
 
     @property
     def xp(self) -> Any:
@@ -97,6 +102,18 @@ class Backend(Protocol):
         """Return an array as one of the array library's own class, with which it works fastest.
 
         What is no array comes back as it is.
+        """
+
+    def reader(self, array: Any) -> Callable[[], bytes]:
+        """Return a function that waits for what computes ``array``, contiguous, and reads it."""
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Record the kernels that ``launch`` launches, none of them for the first time.
+
+        Nothing runs meanwhile, and nothing may be allocated, copied or waited for.
+
+        Returns:
+            What launches all of them at once, on what then lies at the same addresses.
         """
 
     def synchronize(self) -> None:

@@ -175,6 +175,42 @@ def test_missing_gpu_names_cause_and_remedies() -> None:
             assert part in str(caught.value)
 
 
+class RecordingStream:
+    """Stands for ``cupy.cuda.Stream``: what happened on it, in order."""
+
+    made: list[RecordingStream]
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.events: list[str] = ["non-blocking" if non_blocking else "blocking"]
+        RecordingStream.made.append(self)
+
+    def __enter__(self) -> None:
+        self.events.append("current")
+
+    def __exit__(self, *_: object) -> None:
+        self.events.append("left")
+
+    def begin_capture(self) -> None:
+        self.events.append("begin")
+
+    def end_capture(self) -> Any:
+        self.events.append("end")
+        return SimpleNamespace(launch=lambda: self.events.append("launch"))
+
+
+def test_capture_is_on_a_stream_of_its_own_and_always_ends() -> None:
+    device = object.__new__(CupyDevice)  # without looking for a GPU
+    device.xp = SimpleNamespace(cuda=SimpleNamespace(Stream=RecordingStream))
+    RecordingStream.made = []
+    replay = device.capture(lambda: RecordingStream.made[0].events.append("kernels"))
+    replay()
+    captured = ["non-blocking", "current", "begin", "kernels", "end", "left"]
+    assert RecordingStream.made[0].events == [*captured, "launch"]
+    with pytest.raises(ZeroDivisionError):
+        device.capture(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    assert RecordingStream.made[1].events == [*captured[:3], *captured[4:]]
+
+
 def test_capability_is_the_devices_unless_given() -> None:
     assert CudaBackend(RecordingDevice()).cc == (8, 0)
     assert CudaBackend(RecordingDevice(), (9, 0)).cc == (9, 0)

@@ -33,6 +33,8 @@ class CpuBackend:
     most_buffers = 256
     most_columns = 1 << 15
     """Longer rows are worth both threads: a loop keeps its row on one."""
+    steps_ahead = 1
+    graph_launches = 0
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""
@@ -80,6 +82,15 @@ class CpuBackend:
     def plain(self, value: Any) -> Any:
         """Return an :class:`Array` as a NumPy array: NumPy is slower on a subclass."""
         return value.view(np.ndarray) if isinstance(value, Array) else value
+
+    def reader(self, array: Any) -> Callable[[], bytes]:
+        """Return a function that reads ``array``, which is always finished."""
+        read: Callable[[], bytes] = array.tobytes
+        return read
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Return ``launch``: a launch is a call."""
+        return launch
 
     def synchronize(self) -> None:
         """Return at once: launches return when they have finished."""

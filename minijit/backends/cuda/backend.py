@@ -37,6 +37,10 @@ class CudaBackend:
     """Beyond that registers spill and compile time explodes."""
     most_columns = 1 << 13
     """Sixteen for each of the threads of a block: the carries of a step stay in registers."""
+    steps_ahead = 8
+    """Of small steps this many take as long as the host waits for the device and back."""
+    graph_launches = 64
+    """More make a longer wait for the first replay, and each of them is as cheap."""
 
     def __init__(self, device: Device | None = None, cc: ComputeCapability | None = None) -> None:
         """Use ``device`` and compile for ``cc``.
@@ -164,6 +168,14 @@ class CudaBackend:
     def plain(self, value: Any) -> Any:
         """Return ``value``: CuPy works as fast with the class that adds ``block_until_ready``."""
         return value
+
+    def reader(self, array: Any) -> Callable[[], bytes]:
+        """Return a function that waits for CuPy's current stream and copies ``array``."""
+        return lambda: self.device.read(array).tobytes()
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Record a CUDA graph, which is launched on CuPy's current stream."""
+        return self.device.capture(launch)
 
     def synchronize(self) -> None:
         """Wait for CuPy's current stream."""

@@ -55,6 +55,12 @@ class Device(Protocol):
     def array_class(self) -> type:
         """Return the class of the device's arrays."""
 
+    def read(self, array: Any) -> np.ndarray[Any, Any]:
+        """Copy to the host what the current stream computes; waits for it."""
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Record what ``launch`` launches, without running it; return what launches all of it."""
+
     def wait(self) -> None:
         """Wait until everything launched on the current stream has finished."""
 
@@ -123,6 +129,24 @@ class CupyDevice:
         """Return ``cupy.ndarray``."""
         array_class: type = self.xp.ndarray
         return array_class
+
+    def read(self, array: Any) -> np.ndarray[Any, Any]:
+        """Copy to the host, in the order of the current stream."""
+        values: np.ndarray[Any, Any] = array.get()
+        return values
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Capture on a stream of its own, since the default one cannot; launch on the current."""
+        stream = self.xp.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                # Also after an error, or the stream would go on capturing.
+                graph = stream.end_capture()
+        replay: Callable[[], None] = graph.launch
+        return replay
 
     def wait(self) -> None:
         """Synchronise CuPy's current stream."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.cuda.device import Function
 from minijit.backends.emulator.counters import Counters
+from minijit.backends.emulator.errors import CaptureError
 from minijit.backends.emulator.memory import GlobalMemory
 from minijit.backends.emulator.program import Program
 
@@ -79,6 +81,7 @@ class EmulatedDevice:
         self._order = None if block_order is None else np.random.default_rng(block_order)
         # One kernel at a time, as on one stream.
         self._lock = threading.RLock()
+        self._capturing = _Capturing()
 
     def load(self, code: bytes, entry: str, grid: int, block: int, shared: int) -> Function:
         """Make kernel ``entry`` of a PTX text, which stands for the cubin, ready to launch.
@@ -92,6 +95,12 @@ class EmulatedDevice:
         def run(arguments: int) -> None:
             slots = (ctypes.c_uint64 * len(sizes)).from_address(arguments)
             values = [ctypes.string_at(slot, n) for slot, n in zip(slots, sizes, strict=True)]
+            if self._capturing.launches is None:
+                start(values)
+            else:
+                self._capturing.launches.append(partial(start, values))
+
+        def start(values: Sequence[bytes]) -> None:
             with self._lock:
                 counters = Counters() if self.counting else None
                 program.launch(
@@ -107,6 +116,7 @@ class EmulatedDevice:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Allocate memory that counts as unwritten and reads as NaN."""
+        self._forbid("memory is allocated")
         array = np.empty(tuple(shape), dtype)
         if array.nbytes:
             self.memory.adopt(array).mark_fresh()
@@ -116,6 +126,7 @@ class EmulatedDevice:
         """Copy to the device, also from a GPU; arrays that are there stay."""
         if isinstance(value, DeviceArray):
             return value
+        self._forbid("an array is copied to the device")
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             value = value.get()
         return np.array(value).view(DeviceArray)
@@ -128,5 +139,42 @@ class EmulatedDevice:
         """Return the class of the device's arrays."""
         return DeviceArray
 
+    def read(self, array: Any) -> np.ndarray[Any, Any]:
+        """Copy to the host."""
+        self._forbid("an array is copied to the host")
+        return np.array(array)
+
+    def capture(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """Record the kernels with the values of their parameters.
+
+        Raises:
+            CaptureError: something else happens meanwhile, which would not be in the graph.
+        """
+        self._forbid("another graph is captured")
+        launches: list[Callable[[], None]] = []
+        self._capturing.launches = launches
+        try:
+            launch()
+        finally:
+            self._capturing.launches = None
+
+        def replay() -> None:
+            self._forbid("a graph is launched")
+            for start in launches:
+                start()
+
+        return replay
+
     def wait(self) -> None:
         """Launches have ended when they return."""
+        self._forbid("the host waits for the device")
+
+    def _forbid(self, what: str) -> None:
+        if self._capturing.launches is not None:
+            raise CaptureError(f"{what} while a graph is captured: it would not be in the graph")
+
+
+class _Capturing(threading.local):
+    """The launches that the calling thread records, if it does."""
+
+    launches: list[Callable[[], None]] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BarrierError",
+    "CaptureError",
     "EmulationError",
     "HungKernelError",
     "MemoryAccessError",
@@ -40,6 +41,10 @@ class SharedRaceError(EmulationError):
 
 class BarrierError(EmulationError):
     """A barrier or an exchange that not all of its threads reach."""
+
+
+class CaptureError(EmulationError):
+    """While a graph is captured, something is done that a graph cannot hold."""
 
 
 class HungKernelError(EmulationError):
