@@ -13,12 +13,14 @@ from minijit.backends.emulator.report import BufferTraffic, KernelReport, Launch
 from minijit.backends.registry import backend_of
 from minijit.graph.events import count, subscribe
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Kind
 from minijit.graph.tree import flatten
 from minijit.lowering.cells import cells_of
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.runtime.pipeline import optimize, plan_partition
+from minijit.runtime.tactics import tactics_of
 
 __all__ = [
     "BufferTraffic",
@@ -140,7 +142,22 @@ def _driven(
     # No kernel is made for arrays without elements, so that none has refused the loop.
     reason = reasons.get(position, "there are arrays without elements")
     bodies = tuple((name, _report(body, backend)) for name, body in _bodies(eqn))
-    return LoopReport(_title(eqn), f"driven by the host: {reason}", bodies=bodies)
+    how = [f"driven by the host: {reason}"]
+    if eqn.primitive.kind is Kind.LOOP:
+        loop = LoopParts.of(eqn)
+        tactics = tactics_of(loop, _launches(loop.body, backend), backend)
+        how += [tactics.text] if tactics.text else []
+    return LoopReport(_title(eqn), "; ".join(how), bodies=bodies)
+
+
+def _launches(body: Jaxpr, backend: Backend) -> int | None:
+    """Return how many kernels a body launches; None where it does anything else as well."""
+    launches = 0
+    for step in plan_partition(optimize(body), backend).steps:
+        if not isinstance(step, Group):
+            return None
+        launches += 2 if step.split else 1
+    return launches
 
 
 def _in_kernel(eqn: JaxprEqn) -> LoopReport:

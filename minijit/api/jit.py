@@ -40,6 +40,8 @@ R = TypeVar("R")
 
 _COUNTED = ("kernels", "eager_steps", "host_loops", "host_branches")
 """What steps of a plan there are; each kind says which it is."""
+_DONE = ("host_steps", "host_reads", "graph_launches")
+"""What the host does for loops and branches that it drives."""
 
 
 class Jitted(Generic[P, R]):
@@ -159,16 +161,23 @@ class Jitted(Generic[P, R]):
         ``signatures`` in the cache, ``traces`` so far, ``plans`` compiled (one for each memory
         layout), and over these plans ``kernels``, ``eager_steps`` that the array library runs,
         ``host_loops`` and ``host_branches`` whose steps are launched one by one, since no kernel
-        holds them, and ``copies`` of arguments to the device so far. What bodies and branches
-        consist of counts as well, once, however often a call runs it.
+        holds them. What bodies and branches consist of counts as well, once, however often a call
+        runs it.
+
+        What all calls of these plans did so far: ``host_steps`` of such loops, ``host_reads`` of
+        conditions and branch numbers for which the host waited, ``graph_launches``, each in the
+        place of the kernels of several steps, and ``copies`` of arguments to the device.
         """
         plans = self._cache.all_plans()
-        steps = Counter(step.counted for plan in plans for step in plan.every_step)
+        steps = [step for plan in plans for step in plan.every_step]
+        kinds = Counter(step.counted for step in steps)
+        done = sum((step.work.so_far() for step in steps if step.work is not None), Counter[str]())
         return {
             "signatures": len(self._cache),
             "traces": self._cache.traces,
             "plans": len(plans),
-            **{name: steps[name] for name in _COUNTED},
+            **{name: kinds[name] for name in _COUNTED},
+            **{name: done[name] for name in _DONE},
             "copies": sum(plan.copies for plan in plans),
         }
 

@@ -18,9 +18,10 @@ from minijit.lowering.kernel_ir import Role
 from minijit.lowering.lower import Layout, Lowered, contiguous_strides
 from minijit.lowering.source import KernelSource
 from minijit.runtime.captured import Captured
-from minijit.runtime.host_loop import BranchStep, LoopStep
+from minijit.runtime.host_loop import BranchStep, Condition, LoopStep
 from minijit.runtime.plan import Plan
 from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
+from minijit.runtime.tactics import tactics_of
 
 __all__ = ["Assembler"]
 
@@ -142,11 +143,15 @@ class Assembler:
         layouts = [self._layout(atom) for atom in eqn.invars]
         rows = [Layout(layout.strides[1:]) for layout in layouts[asked + fixed + count :]]
         constants = layouts[asked : asked + fixed]
-        condition = None
-        if parts.condition is not None:
-            known = [*layouts[:asked], *carried]
-            condition = self.compile_body(parts.condition, known, self.backend)
         steps = range(parts.length or 0)
+        body = self.compile_body(parts.body, [*constants, *carried, *rows], self.backend)
+        only_kernels = all(isinstance(step, KernelStep) for step in body.steps)
+        tactics = tactics_of(parts, len(body.steps) if only_kernels else None, self.backend)
+        until = None
+        if parts.condition is not None:
+            plan = self.compile_body(parts.condition, [*layouts[:asked], *carried], self.backend)
+            flags = self.backend.allocator((max(tactics.ahead, 2),), np.dtype(np.bool_))
+            until = Condition(plan, flags)
         return LoopStep(
             operands,
             outputs,
@@ -154,9 +159,10 @@ class Assembler:
             (asked, fixed),
             tuple(self._allocator(var.aval) for var in eqn.outvars[:count]),
             tuple(self._allocator(var.aval) for var in eqn.outvars[count:]),
-            self.compile_body(parts.body, [*constants, *carried, *rows], self.backend),
-            condition,
+            body,
+            until,
             steps[::-1] if parts.reverse else steps,
+            tactics,
         )
 
     def _layout(self, atom: Atom) -> Layout:

@@ -41,6 +41,8 @@ def emulate(
     def note(event: str, data: Mapping[str, Any]) -> None:
         if event in ("launch", "eager"):
             order.append(data.get("primitive"))
+        elif event == "graph":
+            order.extend([None] * data["launches"])
 
     with subscribe(note):
         results = [np.array(result) for result in plan.run(inputs.values)]

@@ -1,8 +1,8 @@
 """Loops and branches that the host drives, since no kernel can hold them.
 
-A loop allocates what it needs before its first step: two sets of buffers for what it carries, from
-one of which a step reads while it writes to the other, and the whole arrays that it collects, whose
-rows the steps write in place. A step is then a list of launches whose arguments are ready.
+A loop allocates what it needs once: sets of buffers for what it carries, from one of which a step
+reads while it writes to the next, and the whole arrays that it collects, whose rows the steps write
+in place. A step is then a list of launches whose arguments are ready.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from minijit.graph.events import emit
+from minijit.runtime.drive import drive_counted, drive_while
 from minijit.runtime.plan import Plan
 from minijit.runtime.repeat import Repeated
-from minijit.runtime.steps import Slot, contiguous, slots_among
+from minijit.runtime.steps import HostWork, Slot, contiguous, slots_among
+from minijit.runtime.tactics import Tactics
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
 
-__all__ = ["BranchStep", "LoopStep"]
+__all__ = ["BranchStep", "Condition", "LoopStep"]
 
 Operands = tuple[Slot | np.generic, ...]
 
@@ -36,6 +38,7 @@ class BranchStep:
         loose: Which operands may have any strides and must be made contiguous.
         branches: A plan for each.
         released: Slots whose values nothing needs afterwards.
+        work: What the host did so far.
     """
 
     counted: ClassVar[str] = "host_branches"
@@ -45,6 +48,7 @@ class BranchStep:
     loose: frozenset[int]
     branches: tuple[Plan, ...]
     released: tuple[Slot, ...] = ()
+    work: HostWork = dataclasses.field(default_factory=HostWork)
 
     @property
     def used(self) -> tuple[Slot, ...]:
@@ -67,7 +71,21 @@ class BranchStep:
         results = self.branches[int(index)].run(rest)
         for slot, result in zip(self.outputs, results, strict=True):
             values[slot] = result
+        self.work.add(host_reads=1)
         emit("host_branch")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether a loop goes on.
+
+    Attributes:
+        plan: Takes its constants and the carries; returns the one bool.
+        flags: Allocates what it gives, one for each set of buffers of the carries.
+    """
+
+    plan: Plan
+    flags: Callable[[], Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,10 +101,11 @@ class LoopStep:
         carries: Allocate one of the carries each.
         streams: Allocate one of the collected arrays each.
         body: Takes constants, carries and rows; returns the next carries and what is collected.
-        condition: Takes its constants and the carries; returns whether to go on. None when the
-            number of steps is known.
+        until: When it ends; None when the number of steps is known.
         steps: Which row each step takes.
+        tactics: How far the host goes at once.
         released: Slots whose values nothing needs afterwards.
+        work: What the host did so far.
     """
 
     counted: ClassVar[str] = "host_loops"
@@ -98,9 +117,11 @@ class LoopStep:
     carries: tuple[Callable[[], Any], ...]
     streams: tuple[Callable[[], Any], ...]
     body: Plan
-    condition: Plan | None
+    until: Condition | None
     steps: range
+    tactics: Tactics
     released: tuple[Slot, ...] = ()
+    work: HostWork = dataclasses.field(default_factory=HostWork)
 
     @property
     def used(self) -> tuple[Slot, ...]:
@@ -110,13 +131,13 @@ class LoopStep:
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The body, and the condition where there is one."""
-        return (self.body,) if self.condition is None else (self.condition, self.body)
+        return (self.body,) if self.until is None else (self.until.plan, self.body)
 
     @property
     def traffic(self) -> int:
         """Bytes of all steps, of one where only the condition knows how many there are."""
-        if self.condition is not None:
-            return self.condition.traffic + self.body.traffic
+        if self.until is not None:
+            return self.until.plan.traffic + self.body.traffic
         return len(self.steps) * self.body.traffic
 
     def run(self, values: list[Any], backend: Backend) -> None:
@@ -124,41 +145,40 @@ class LoopStep:
         operands = _operands(self.operands, self.loose, values, backend)
         asked, fixed = self.consts
         start = asked + fixed + len(self.carries)
-        # The first step, of even number, reads what is carried from the odd buffers.
-        buffers = [[allocate() for allocate in self.carries] for _ in range(2)]
-        even, odd = ([backend.plain(buffer) for buffer in half] for half in buffers)
-        for buffer, init in zip(odd, operands[asked + fixed : start], strict=True):
-            buffer[...] = init
-        turns, scratch = ((odd, even), (even, odd)), dict[Slot, Any]()
-        consts = operands[asked : asked + fixed]
+        size = max(self.tactics.ahead, 2)
         collected = [allocate() for allocate in self.streams]
         streams = [*operands[start:], *map(backend.plain, collected)]
-        bodies = [
-            Repeated(self.body, backend, [*consts, *read], written, scratch, streams)
-            for read, written in turns
-        ]
+        between, asking = dict[Slot, Any](), dict[Slot, Any]()
+        buffers: list[list[Any]] = []
+
+        def carries(place: int) -> list[Any]:
+            if place % size == len(buffers):
+                buffers.append([allocate() for allocate in self.carries])
+            return list(map(backend.plain, buffers[place % size]))
+
+        def body(place: int) -> Repeated:
+            given = [*operands[asked : asked + fixed], *carries(place)]
+            return Repeated(self.body, backend, given, carries(place + 1), between, streams)
+
+        for buffer, init in zip(carries(0), operands[asked + fixed : start], strict=True):
+            buffer[...] = init
         with np.errstate(all="ignore"):
-            if self.condition is None:
-                done = len(self.steps)
-                for step, row in enumerate(self.steps):
-                    bodies[step & 1].run(row)
+            if self.until is None:
+                done = drive_counted(body, self.steps, backend, self.tactics.in_graph)
             else:
-                asking, holds = dict[Slot, Any](), backend.xp.empty((), np.bool_)
-                known = operands[:asked]
-                conditions = [
-                    Repeated(self.condition, backend, [*known, *read], [holds], asking)
-                    for read, _ in turns
-                ]
-                done = 0
-                conditions[0].run()
-                while holds:
-                    bodies[done & 1].run()
-                    done += 1
-                    conditions[done & 1].run()
-        last = buffers[(done + 1) % 2]
+                plan, flags = self.until.plan, backend.plain(self.until.flags())
+
+                def condition(place: int) -> Repeated:
+                    given = [*operands[:asked], *carries(place)]
+                    return Repeated(plan, backend, given, [flags[place, ...]], asking)
+
+                read = backend.reader(flags)
+                done = drive_while(body, condition, read, size, self.tactics.ahead)
+        last = buffers[done.steps % size]
         for slot, result in zip(self.outputs, (*last, *collected), strict=True):
             values[slot] = result
-        emit("host_loop", steps=done)
+        self.work.add(host_steps=done.steps, host_reads=done.reads, graph_launches=done.graphs)
+        emit("host_loop", steps=done.steps)
 
 
 def _operands(

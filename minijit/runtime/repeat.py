@@ -60,23 +60,27 @@ class Repeated:
         self._moving = set(late)
         for slot, place in zip(plan.results, results, strict=False):
             self._table[slot] = place
-        self._calls = [self._call(step) for step in plan.steps]
+        self.calls = [self._call(step) for step in plan.steps]
+        """The steps, which announce nothing; for streams the rows have to be set before."""
+        self._announcing = self.calls
+        if subscribers:
+            self._announcing = list(map(_announcing, plan.steps, self.calls))
 
     def run(self, row: int = 0) -> None:
         """Run all steps, on this row of the streams."""
         table, place = self._table, (row, ...)
         for slot, stream in self._streams:
             table[slot] = stream[place]
-        for call in self._calls:
+        for call in self._announcing:
             call()
 
     def _call(self, step: Step) -> _Call:
         if isinstance(step, KernelStep):
             self._allocate(step)
-            return _announced(step, self._launch(step))
+            return self._launch(step)
         if isinstance(step, EagerStep) and step.into is not None:
             self._allocate(step)
-            return _announced(step, self._compute(step, step.into))
+            return self._compute(step, step.into)
         return self._copy(step)
 
     def _allocate(self, step: KernelStep | EagerStep) -> None:
@@ -125,12 +129,17 @@ class Repeated:
         return copy
 
 
-def _announced(step: KernelStep | EagerStep, call: _Call) -> _Call:
-    if not subscribers:
-        return call
+def _announcing(step: Step, call: _Call) -> _Call:
+    if not isinstance(step, KernelStep | EagerStep) or _is_copied(step):
+        return call  # which runs the step as it is, and that announces itself
 
-    def announced() -> None:
+    def announcing() -> None:
         call()
         step.announce()
 
-    return announced
+    return announcing
+
+
+def _is_copied(step: Step) -> bool:
+    """Whether a step makes new results, which are copied to where they belong."""
+    return not isinstance(step, KernelStep) and not (isinstance(step, EagerStep) and step.into)

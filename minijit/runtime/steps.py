@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from minijit.graph.events import emit, subscribers
+from minijit.graph.locks import process_lock
 from minijit.graph.primitive import Primitive
 
 if TYPE_CHECKING:
@@ -16,10 +18,31 @@ if TYPE_CHECKING:
     from minijit.lowering.source import KernelSource
     from minijit.runtime.plan import Plan
 
-__all__ = ["EagerStep", "KernelStep", "Slot", "Step", "contiguous", "slots_among"]
+__all__ = ["EagerStep", "HostWork", "KernelStep", "Slot", "Step", "contiguous", "slots_among"]
 
 Slot = int
 """The place of a value while the plan runs: arguments first, then constants, then the rest."""
+
+
+_lock = process_lock()
+
+
+class HostWork:
+    """What the host itself did while steps ran, counted by name."""
+
+    def __init__(self) -> None:
+        """Start from nothing."""
+        self._counts: Counter[str] = Counter()
+
+    def add(self, **counts: int) -> None:
+        """Count more, in any thread."""
+        with _lock:
+            self._counts.update(counts)
+
+    def so_far(self) -> Counter[str]:
+        """Return the counts."""
+        with _lock:
+            return self._counts.copy()
 
 
 class Step(Protocol):
@@ -30,6 +53,10 @@ class Step(Protocol):
     """
 
     counted: ClassVar[str]
+
+    @property
+    def work(self) -> HostWork | None:
+        """What the host did for it; None where it does nothing but launch."""
 
     @property
     def outputs(self) -> tuple[Slot, ...]:
@@ -70,6 +97,7 @@ class KernelStep:
     """
 
     counted: ClassVar[str] = "kernels"
+    work: ClassVar[None] = None
     plans: ClassVar[tuple[Plan, ...]] = ()
 
     source: KernelSource
@@ -124,6 +152,7 @@ class EagerStep:
     """
 
     counted: ClassVar[str] = "eager_steps"
+    work: ClassVar[None] = None
     plans: ClassVar[tuple[Plan, ...]] = ()
     traffic: ClassVar[int] = 0
 

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import minijit
+import minijit.numpy as jnp
+from minijit import lax
 from minijit.tools.workloads import WORKLOADS, as_tuple, find, largest_error
 from tests.backends.test_cuda_programs import PROGRAMS, softmax
 from tests.gpu.conftest import Place
@@ -161,6 +163,37 @@ def test_kernels_run_on_the_current_stream(place: Place) -> None:
             late = late + 1
         result = place.get(jitted(late))
     assert (result == 2 * steps + 1).all()
+
+
+def test_graphs_are_replayed_on_the_current_stream(place: Place) -> None:
+    steps = place.size(2000, 70)
+
+    def waves(u: Any) -> Any:
+        return lax.fori_loop(0, steps, lambda _, v: v - 0.25 * (v - jnp.roll(v, 1)), u)
+
+    host = floats(place.size(100_000, 40))
+    with minijit.disable_jit():
+        wanted = waves(host)
+    jitted = minijit.jit(waves)
+    for call in (1, 2):
+        with place.stream():
+            result = place.get(jitted(place.put(host)))
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+        assert jitted.stats()["graph_launches"] >= 4 * call
+
+
+def test_conditions_are_read_after_several_steps(place: Place) -> None:
+    def halved(u: Any, least: Any) -> Any:
+        return lax.while_loop(lambda v: v[0] > least, lambda v: v[::-1] * np.float32(0.5), u)
+
+    jitted, host = minijit.jit(halved), np.full(place.size(100_000, 40), 1, np.float32)
+    for power in (0, 1, 2, 9, 40):
+        with place.stream():
+            result = place.get(jitted(place.put(host), np.float32(0.5**power)))
+        assert (result == np.float32(0.5**power)).all()
+    stats = jitted.stats()
+    assert stats["host_steps"] == 52
+    assert stats["host_reads"] < 25
 
 
 def test_threads_launch_side_by_side(place: Place) -> None:
