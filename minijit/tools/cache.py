@@ -67,13 +67,14 @@ def _row(record: Record) -> tuple[str, str, str, str, str, str]:
     seconds = record.meta.get("compile_seconds")
     environment = dict(record.key.environment)
     target = environment.pop("target", "-")
+    versions = (f"{name} {_short(value, 16)}" for name, value in sorted(environment.items()))
     return (
         _short(record.meta.get("name", "-")),
         _short(target),
         str(record.size),
         age,
         f"{seconds:.3f} s" if isinstance(seconds, float) else "-",
-        " ".join(f"{name} {_short(value)}" for name, value in sorted(environment.items())),
+        " ".join(versions),
     )
 
 
@@ -109,12 +110,12 @@ ACTIONS: Mapping[str, Callable[[Store], int]] = {
 }
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, longest: int = _LONGEST) -> str:
     """Return a value in one line; what is stored may hold anything, control characters too."""
     if isinstance(value, Mapping):
-        return " ".join(_short(item) for item in value.values())[:_LONGEST]
+        value = " ".join(map(str, value.values()))
     text = "".join(sign if sign.isprintable() else "?" for sign in str(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _age(seconds: float) -> str:

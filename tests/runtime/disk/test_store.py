@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import threading
 import time
 from pathlib import Path
 
@@ -132,6 +134,38 @@ def test_a_hit_is_noted_at_most_hourly(store: Store) -> None:
         os.utime(path, (now - age, now - age))
         assert store.get(key) is not None
         assert (abs(Path(path).stat().st_mtime - now) < 100) == noted
+
+
+def test_threads_share_a_store_that_is_too_small(root: Path) -> None:
+    store = Store(root, Policy(max_entries=8))
+    wrong: list[object] = []
+
+    def use(number: int) -> None:
+        dice = random.Random(number)
+        try:
+            for _ in range(60):
+                key = make_key(dice.randrange(20))
+                found = store.get(key)
+                if found is None:
+                    store.put(key, make_entry(key))
+                elif not is_right(key, found):
+                    wrong.append(key)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    counts = store.stats()
+    assert wrong == []
+    assert counts["hits"] + counts["misses"] == 16 * 60
+    assert counts["writes"] == counts["misses"]
+    assert counts["evicted"] > 0
+    assert store.verify() == ()
+    store.prune()
+    assert store.usage()[0] <= 8
 
 
 def test_records_show_what_is_there(store: Store) -> None:
