@@ -33,7 +33,6 @@ from minijit.graph.mode import disable_jit
 from minijit.graph.tracer import Tracer
 
 if TYPE_CHECKING:
-    from minijit import bucketing as bucketing
     from minijit import debug as debug
     from minijit import extend as extend
     from minijit import lax as lax
@@ -57,7 +56,6 @@ __all__ = [
     "TracerIntegerConversionError",
     "UnexpectedTracerError",
     "block_until_ready",
-    "bucketing",
     "clear_caches",
     "config",
     "debug",
@@ -76,7 +74,7 @@ __all__ = [
 ]
 
 
-_LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
+_LAZY = frozenset({"debug", "extend", "lax", "numpy"})
 
 
 def __getattr__(name: str) -> Any:

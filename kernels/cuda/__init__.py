@@ -35,6 +35,7 @@ from minijit.kernels.cuda.numeric import (
     round_half_signed,
     trunc,
 )
+from minijit.kernels.cuda.stream import read_windows, read_windows_signed, write_windows
 
 #: What generated kernels refer to by name.
 VOCABULARY = {
@@ -54,6 +55,8 @@ VOCABULARY = {
     "minimum": minimum,
     "narrow": narrow,
     "quotient": quotient,
+    "read_windows": read_windows,
+    "read_windows_signed": read_windows_signed,
     "remainder": remainder,
     "round_half": round_half,
     "round_half_signed": round_half_signed,
@@ -63,6 +66,7 @@ VOCABULARY = {
     "thread_index": thread_index,
     "total_of": total_of,
     "trunc": trunc,
+    "write_windows": write_windows,
     "zero": zero,
     **CASTS,
 }

@@ -20,7 +20,8 @@ from minijit.lowering.cuda_geometry import (
     reads_along_rows,
 )
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
-from minijit.lowering.cuda_reduce import ReducingEmitter
+from minijit.lowering.cuda_rings import RingEmitter
+from minijit.lowering.cuda_streams import SECTOR_BYTES, Stream, find_streams
 from minijit.lowering.kernel_ir import (
     Kernel,
     Loop,
@@ -33,7 +34,7 @@ from minijit.lowering.kernel_ir import (
 )
 from minijit.lowering.places import places_of
 from minijit.lowering.source import KernelSource
-from minijit.lowering.structure import Lanes, Same, Structure
+from minijit.lowering.structure import Lanes, Same, Steps, Structure
 from minijit.lowering.structure_writer import StructureWriter
 
 __all__ = ["emit_loop"]
@@ -42,7 +43,6 @@ _THREADS = 128
 _MOST_THREADS = 512
 _MOST_LANES = 16
 _LANES = 4
-_SECTOR_BYTES = 32
 _FEW_BLOCKS = 132
 _UNROLLED_STEPS = 16
 
@@ -61,13 +61,16 @@ def emit_loop(kernel: Kernel, *, work: int | None) -> KernelSource:
     structure = Structure(kernel, columns)
     if not structure.uniform:
         raise ValueError(f"kernel {kernel.name} takes branches that differ within a row")
-    geometry = _geometry(kernel, work)
-    writer = _Writer(kernel, geometry, structure)
+    streams = find_streams(kernel)
+    geometry = Geometry(False, WARP, 1, 1, 1, True) if streams else _geometry(kernel, work)
+    writer = _Writer(kernel, geometry, structure, streams)
     writer.write()
     rows = math.prod(kernel.rows)
     grid = max(-(-rows // geometry.rows), 1)
     launch = CudaLaunch(grid, geometry.threads, 0, (), False, geometry.steps)
     note = f"loop: {grid} blocks of {geometry.threads} threads, a point each"
+    if streams:
+        note += f", {len(streams)} sequences through shared memory"
     if kernel.cols:
         note = f"loop over {geometry}; {grid} blocks"
     return KernelSource(kernel, writer.writer.text, writer.names, note, launch)
@@ -80,7 +83,7 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
     lanes = min(_LANES, most)
     group = min(power_of_two(-(-cols // lanes)), _MOST_THREADS)
-    sector = _SECTOR_BYTES // _narrowest(kernel)
+    sector = SECTOR_BYTES // _narrowest(kernel)
     if reads_along_rows(kernel):
         width = _width(kernel, sector, most)
         if width * cols <= _MOST_THREADS * most:
@@ -109,14 +112,20 @@ def _width(kernel: Kernel, sector: int, most: int) -> int:
 def _narrowest(kernel: Kernel) -> int:
     """Return the bytes of the smallest elements that lie along the columns."""
     sizes = (kernel.buffers[node.buffer].dtype.itemsize for node in accesses(kernel))
-    return min(sizes, default=_SECTOR_BYTES)
+    return min(sizes, default=SECTOR_BYTES)
 
 
-class _Writer(ReducingEmitter, StructureWriter):
+class _Writer(RingEmitter, StructureWriter):
     """Writes one kernel."""
 
-    def __init__(self, kernel: Kernel, geometry: Geometry, structure: Structure) -> None:
-        super().__init__(kernel, geometry)
+    def __init__(
+        self,
+        kernel: Kernel,
+        geometry: Geometry,
+        structure: Structure,
+        streams: Sequence[Stream],
+    ) -> None:
+        super().__init__(kernel, geometry, streams)
         self.structure, self.emitter = structure, self
         self.places = places_of(structure, ())
 
@@ -130,8 +139,9 @@ class _Writer(ReducingEmitter, StructureWriter):
 
     def _place(self, stack: contextlib.ExitStack) -> None:
         """Write where the thread works; a thread without a point has nothing to do."""
-        if self.kernel.cols:
+        if self.kernel.cols or self.streams:
             self.place()
+            self.rings()
             return
         line, threads = self.writer.line, self.geometry.threads
         line(f"thread = {self.call('thread_index')}")
@@ -144,9 +154,9 @@ class _Writer(ReducingEmitter, StructureWriter):
 
     def store_once(self, store: Store) -> None:
         """Write a store by one of the threads that know the value."""
-        tests = []
-        if self.kernel.cols:
-            tests = ["part == 0", *(["active"] if self.guard_rows else [])]
+        tests = ["part == 0"] if self.kernel.cols else []
+        if self.guard_rows and (self.kernel.cols or self.streams):
+            tests.append("active")
         tests += self._first_rows(store)
         with self._under(tests):
             self.store(store)
@@ -220,9 +230,14 @@ class _Writer(ReducingEmitter, StructureWriter):
         self.writer.line(f"{counter} = {self.call('narrow', 0)}")
         return f"while {counter} < {node.length}:"
 
+    def begin_step(self, item: Steps) -> None:
+        """Write how rings are filled."""
+        self.fill(item.node)
+
     def end_step(self, node: Loop) -> None:
         """Write the barrier between exchanges and the next count."""
         line, counter = self.writer.line, self.dims[node.dim]
+        self.empty(node)
         if self._meets_again(node):
             line(f"{self.helper('cuda')}.syncthreads()")
         if node.length is not None:

@@ -23,13 +23,13 @@ from numba.core import types as numba_types
 from numba.cuda.dispatcher import CUDADispatcher
 
 from minijit.kernels.cuda import VOCABULARY
-from minijit.kernels.cuda.warp import shuffle_xor
+from minijit.kernels.cuda.warp import shuffle_from, shuffle_xor
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
 
 __all__ = ["Pointer", "run"]
 
-_COLLECTIVE = (cuda.syncthreads, shuffle_xor)
+_COLLECTIVE = (cuda.syncthreads, shuffle_from, shuffle_xor)
 _WARP = 32
 
 
@@ -82,7 +82,8 @@ class _Shared:
 
     def __init__(self, block: _Block, count: int, dtype: Any) -> None:
         self.block = block
-        self.array = np.zeros(count, np.dtype(dtype))
+        self.dtype = np.dtype(dtype)
+        self.array = np.zeros(count, self.dtype)
         # The phase, between two barriers, and the warp of a slot's last write and last read.
         self.written = [(-1, -1)] * count
         self.read = [(-1, -1)] * count
@@ -161,7 +162,12 @@ class _Converter:
         self.known: dict[int, Any] = {
             id(VOCABULARY[name]): function for name, function in _stand_ins(state).items()
         }
-        self.known[id(shuffle_xor)] = lambda value, mask: ("shuffle", value, int(mask))
+        self.known[id(shuffle_from)] = lambda value, lane: ("shuffle", value, int(lane) % _WARP)
+        self.known[id(shuffle_xor)] = lambda value, mask: (
+            "shuffle",
+            value,
+            state.thread % _WARP ^ int(mask),
+        )
         self.known[id(cuda.syncthreads)] = lambda: ("barrier",)
         self.kept: list[Any] = []
 
@@ -262,11 +268,8 @@ def _run_warp(
         assert len(kinds) == 1, f"threads of a warp diverge: {kinds}"
         if kinds != {"shuffle"}:
             return requests[0][0]
-        masks = {request[2] for request in requests}
-        assert len(masks) == 1
-        (mask,) = masks
-        for lane, thread in enumerate(warp):
-            answers[thread] = requests[lane ^ mask][1]
+        for request, thread in zip(requests, warp, strict=True):
+            answers[thread] = requests[request[2]][1]
 
 
 def _resume(

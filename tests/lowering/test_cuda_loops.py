@@ -137,6 +137,32 @@ def scalar_steps(x: Any) -> Any:
     return lax.scan(step, 0.0, x, reverse=True)
 
 
+def last_axis(x: Any, weights: Any) -> Any:
+    """Steps lie side by side in memory, points far apart; ``ys`` lie there across."""
+
+    def step(mean: Any, column: Any) -> Any:
+        x, w = column
+        mean = w * mean + x
+        return mean, (mean, mean > 1)
+
+    return lax.scan(step, jnp.zeros_like(x[..., 0]), (jnp.moveaxis(x, -1, 0), weights))
+
+
+def counts(x: Any) -> Any:
+    """Values of all steps that lie as those that are read."""
+    return lax.scan(lambda t, column: (t + column,) * 2, jnp.zeros_like(x[:, 0]), x.T)
+
+
+def passes(x: Any, weights: Any) -> Any:
+    """A loop in a loop whose steps lie side by side."""
+
+    def step(means: Any, weight: Any) -> Any:
+        means = lax.scan(lambda m, column: (weight * m + column, None), means, x.T)[0]
+        return means, -means
+
+    return lax.scan(step, jnp.zeros_like(x[:, 0]), weights)
+
+
 def nested(x: Any) -> Any:
     def step(state: Any, row: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, value: value * row + i, state), None
@@ -161,6 +187,13 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "until all have converged": (newton, (1 + random(150),)),
     "mandelbrot": (mandelbrot, (random(9, 37), random(9, 37))),
     "scalar": (scalar_steps, (random(40),)),
+    "last axis": (last_axis, (random(50, 100), random(100))),
+    "last axis of half": (
+        last_axis,
+        (random(3, 11, 77).astype(np.float16), random(77).astype(np.float16)),
+    ),
+    "few steps of the last axis": (last_axis, (random(40, 9), random(9))),
+    "passes over the last axis": (passes, (random(5, 41), random(35) / 2)),
     "nested": (nested, (random(4, 30),)),
     "position in a row": (
         lambda x: lax.scan(lambda h, row: (h + row, (h + row).argmax(-1)), x[0], x),
@@ -238,6 +271,11 @@ TRAFFIC: dict[str, tuple[Any, tuple[Any, ...], float]] = {
     "short rows": (softmax_steps, (random(8, 64, 8),), 1.2),
     "short half rows": (softmax_steps, (random(8, 64, 16).astype(np.float16),), 1.3),
     "rows of a block": (softmax_steps, (random(8, 4, 512),), 1.2),
+    "last axis": (last_axis, (random(64, 256), random(256)), 1.05),
+    "last axis that is not aligned": (last_axis, (random(64, 301), random(301)), 1.15),
+    "counts along the last axis": (counts, (rng.integers(0, 9, (32, 128), np.uint8),), 1.05),
+    "doubles along the last axis": (counts, (rng.random((32, 64)),), 1.05),
+    "scalar": (scalar_steps, (random(1000),), 1.02),
     "columns": (unit_columns, (random(8, 100, 64),), 1.01),
     "half columns": (unit_columns, (random(8, 20, 64).astype(np.float16),), 1.01),
     "columns that are not aligned": (unit_columns, (random(8, 16, 100),), 1.2),
@@ -299,7 +337,7 @@ def test_carries_change_at_once(dtype: Any, steps: int) -> None:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("steps", [1, 6])
+@pytest.mark.parametrize("steps", [1, 6, 70])
 @pytest.mark.parametrize("rows", [1, 31, 128, 300])
 def test_values_of_all_steps(rows: int, steps: int, backwards: bool) -> None:
     """A carry of each point and one that all share, whose values one point stores."""
@@ -331,6 +369,33 @@ def test_values_of_all_steps(rows: int, steps: int, backwards: bool) -> None:
         assert totals[t] == count
     np.testing.assert_array_equal(last, value)
     assert last_total[0] == count
+
+
+class Sparse(Pointer):
+    """An array too large to have one: its elements follow from their positions."""
+
+    def get(self, index: int) -> Any:
+        return self.register.type(index % 251)
+
+
+def test_sequences_far_apart() -> None:
+    """Positions beyond int32 in few points."""
+    far, steps = 2**31 + 5, 40
+    build = LoopBuilder((3,))
+    outs = build.loop(
+        [constant(0, np.int32)],
+        lambda total: [build.map("add", total, build.load([far, 1], np.int32, size=3 * far))],
+        steps,
+        levels=[Level.ROW],
+    )
+    build.store(outs[0], [1])
+    source = EmulatedBackend().emit(build.kernel())
+    assert "read_windows" in source.text
+    out = np.zeros(3, np.int32)
+    simt.run(source, [Sparse(np.zeros(1, np.int32)), Pointer.of(out)])
+    np.testing.assert_array_equal(
+        out, [sum((r * far + t) % 251 for t in range(steps)) for r in range(3)]
+    )
 
 
 @pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
