@@ -12,7 +12,7 @@ from minijit.backends.emulator.counters import Counters, Traffic
 from minijit.backends.emulator.device import EmulatedDevice, Launch
 from minijit.backends.emulator.memory import RANGE_BITS
 from minijit.backends.emulator.report import BufferTraffic, LaunchReport
-from minijit.lowering.kernel_ir import Kernel, Load
+from minijit.lowering.kernel_ir import Kernel, Load, walk
 from minijit.lowering.source import KernelSource
 
 __all__ = ["MeasuringBackend"]
@@ -98,7 +98,7 @@ def _broadcast(kernel: Kernel) -> set[int]:
     """Return the buffers whose every load is the same along some dimension of the space."""
     wide = {dim for dim, extent in enumerate(kernel.extents) if extent > 1}
     fixed: dict[int, bool] = {}
-    for statement in kernel.body:
+    for statement in walk(kernel.body):
         if isinstance(statement, Load):
             repeats = bool(wide - set(statement.index.dims))
             fixed[statement.buffer] = fixed.get(statement.buffer, True) and repeats

@@ -150,6 +150,22 @@ def test_broadcast_operands_count_once_but_say_so() -> None:
     assert kernel.bytes == 32 * (kernel.sectors - gain.sectors + gain.fewest)
 
 
+def test_broadcast_operands_in_loops_count_once() -> None:
+    def averages(x: Any, weights: Any) -> Any:
+        def step(mean: Any, row: Any) -> Any:
+            mean = row[1] * mean + row[0]
+            return mean, mean
+
+        return minijit.lax.scan(step, np.zeros_like(x[0]), (x, weights))
+
+    (kernel,) = kernel_report(averages, normal(16, 256), normal(16)).kernels
+    assert {t.name: t.broadcast for t in kernel.traffic if not t.written} == {
+        "x": False,
+        "weights": True,
+    }
+    assert kernel.excess == 1.0
+
+
 def test_ordinary_programs_are_left_alone(counts: Any) -> None:
     f = minijit.jit(lambda x, k: (x * k).sum(), static_argnames="k")
     x = normal(1000)
