@@ -12,10 +12,12 @@ if not (Path(__file__).parent / "kernels").is_dir():
 
 from minijit.api.abstract import ShapeDtypeStruct
 from minijit.api.caches import clear_caches
+from minijit.api.exported import Loaded, load
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, jit
 from minijit.api.planned import grad, vmap
 from minijit.api.stages import Compiled, KernelInfo, Lowered
+from minijit.api.warmup import warmup
 from minijit.backends.array import Array
 from minijit.backends.registry import default_device, devices
 from minijit.graph import errors
@@ -33,7 +35,6 @@ from minijit.graph.mode import disable_jit
 from minijit.graph.tracer import Tracer
 
 if TYPE_CHECKING:
-    from minijit import bucketing as bucketing
     from minijit import debug as debug
     from minijit import extend as extend
     from minijit import lax as lax
@@ -48,6 +49,7 @@ __all__ = [
     "Jaxpr",
     "Jitted",
     "KernelInfo",
+    "Loaded",
     "Lowered",
     "NonConcreteBooleanIndexError",
     "ShapeDtypeStruct",
@@ -57,7 +59,6 @@ __all__ = [
     "TracerIntegerConversionError",
     "UnexpectedTracerError",
     "block_until_ready",
-    "bucketing",
     "clear_caches",
     "config",
     "debug",
@@ -70,13 +71,15 @@ __all__ = [
     "grad",
     "jit",
     "lax",
+    "load",
     "make_jaxpr",
     "numpy",
     "vmap",
+    "warmup",
 ]
 
 
-_LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
+_LAZY = frozenset({"debug", "extend", "lax", "numpy"})
 
 
 def __getattr__(name: str) -> Any:

@@ -149,7 +149,7 @@ class Jitted(Generic[P, R]):
             inputs = _placed(leaves(call_args, call_kwargs), signature)
             return self._plan(entry, inputs).returning(entry.program.out_tree)(inputs.values)
 
-        return Lowered(entry.program, compile_now, call, leaves)
+        return Lowered(entry.program, compile_now, call, leaves, signature)
 
     def clear_cache(self) -> None:
         """Drop all compiled programs of this function."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minijit import runtime
+from minijit.api.exported import write
 from minijit.graph.jaxpr import Jaxpr, subjaxprs
 from minijit.graph.primitive import Kind
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.plan import Plan
+from minijit.runtime.signature import Signature
 
 if TYPE_CHECKING:
     from minijit.backends.emulator.report import KernelReport
@@ -73,8 +76,10 @@ class Lowered:
         compile_now: Callable[[], Plan],
         call: Callable[[Sequence[Any], dict[str, Any]], Any],
         leaves: Callable[[Sequence[Any], dict[str, Any]], list[Any]],
+        signature: Signature,
     ) -> None:
         """Keep what compiling needs; made by ``Jitted.lower``."""
+        self._signature = signature
         self._program = program
         self._compile = compile_now
         self._call = call
@@ -111,7 +116,7 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compile, or take the program from the cache; ordinary calls will find it there."""
-        return Compiled(self._program, self._compile(), self._call, self._leaves)
+        return Compiled(self._program, self._compile(), self._call, self._leaves, self._signature)
 
 
 class Compiled:
@@ -126,8 +131,10 @@ class Compiled:
         plan: Plan,
         call: Callable[[Sequence[Any], dict[str, Any]], Any],
         leaves: Callable[[Sequence[Any], dict[str, Any]], list[Any]],
+        signature: Signature,
     ) -> None:
         """Keep the plan; made by :meth:`Lowered.compile`."""
+        self._signature = signature
         self._program = program
         self._plan = plan
         self._call = call
@@ -147,6 +154,24 @@ class Compiled:
         """Run once on an emulated GPU: see :meth:`Lowered.emulate`."""
         leaves = self._leaves(args, kwargs)
         return runtime.emulation.emulate(self._program, leaves, compute_capability)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the compiled program to one file, which :func:`minijit.load` reads.
+
+        The file holds the program, its machine code and copies of the arrays that the function
+        captured; static arguments are part of the program. It runs where the same versions of the
+        compilers are installed, on the same kind of processor or GPU, without the function and
+        without compiling.
+
+        Args:
+            path: The file; one that is there is replaced at once or not at all.
+
+        Raises:
+            ValueError: part of the program has no form as data, or it is too large.
+            OSError: the file cannot be written.
+        """
+        signature = self._signature
+        write(path, self._program, signature.names, signature.treedef, self._plan)
 
     def kernels(self) -> tuple[KernelInfo, ...]:
         """Return the kernels in launch order."""

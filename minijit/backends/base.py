@@ -70,6 +70,9 @@ class Backend(Protocol):
     def parameters(self, source: KernelSource) -> Mapping[str, Any]:
         """Return what the binary of ``source`` depends on beside code and types, as JSON allows."""
 
+    def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source`` and every other source that a launch of its kernel may need."""
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source; needs no device."""
 

@@ -251,6 +251,8 @@ def _checked(options: Mapping[str, object]) -> dict[str, Any]:
         default = _FIELDS[name].default
         if type(default) is float and type(value) is int:
             value = float(value)
+        if value is None and name == "compilation_cache_dir":
+            value = default  # as in JAX: no folder of one's own
         if type(value) is not type(default):
             raise TypeError(f"option {name!r} takes {type(default).__name__}, not {value!r}")
         if name == "compilation_cache" and value == "0":

@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minijit.runtime import artifact as artifact
     from minijit.runtime import emulation as emulation
     from minijit.runtime import pipeline as pipeline
     from minijit.runtime import placement as placement
 
-__all__ = ["emulation", "pipeline", "placement"]
+__all__ = ["artifact", "emulation", "pipeline", "placement"]
 
 
 def __getattr__(name: str) -> Any:

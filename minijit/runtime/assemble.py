@@ -88,7 +88,7 @@ class Assembler:
             self.backend,
             _released(steps, kept),
             len(self.slots),
-            len(jaxpr.invars),
+            [self.layouts[var] for var in jaxpr.invars],
             consts,
             captured,
             results,

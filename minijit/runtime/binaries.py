@@ -42,8 +42,9 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
     others = store.other_environments(key)
     if others:
         emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
-    with store.single_flight(key) as waited:
-        found = _stored(store, key, source) if waited else None
+    with store.single_flight(key):
+        # Another process may have compiled it while this one waited.
+        found = _stored(store, key, source)
         if found is not None:
             return found
         binary, seconds = _compile(backend, source)

@@ -12,6 +12,7 @@ from minijit.runtime.steps import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
+    from minijit.lowering.lower import Layout
     from minijit.lowering.source import KernelSource
 
 __all__ = ["Plan"]
@@ -25,7 +26,7 @@ class Plan:
         backend: Backend,
         steps: Sequence[Step],
         slots: int,
-        arguments: int,
+        layouts: Sequence[Layout],
         consts: Sequence[Any],
         captured: Captured,
         results: Sequence[Slot],
@@ -38,7 +39,7 @@ class Plan:
             backend: Where the plan runs.
             steps: In order.
             slots: How many values there are.
-            arguments: How many of them the caller gives.
+            layouts: How the arguments lie in memory: the first slots, which the caller gives.
             consts: Values of the slots after the arguments.
             captured: What must not have changed when the plan runs.
             results: Slots that are returned.
@@ -48,10 +49,11 @@ class Plan:
         self.backend = backend
         self.steps = tuple(steps)
         self.slots = slots
-        self.arguments = arguments
+        self.layouts = tuple(layouts)
+        self.arguments = len(self.layouts)
         self.consts = list(consts)
         self.results = tuple(results)
-        self._blank = [None] * (slots - arguments - len(consts))
+        self._blank = [None] * (slots - self.arguments - len(consts))
         self._name = name
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""

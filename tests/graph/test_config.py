@@ -41,7 +41,7 @@ def test_defaults_and_updates(own: Config) -> None:
         ("device", "tpu", ValueError),
         ("compilation_cache", "rx", ValueError),
         ("compilation_cache", False, TypeError),
-        ("compilation_cache_dir", None, TypeError),
+        ("compilation_cache_dir", 1, TypeError),
         ("compilation_cache_max_size", -2, ValueError),
         ("persistent_cache_min_compile_time_secs", "1", TypeError),
         ("persistent_cache_min_compile_time_secs", True, TypeError),
@@ -53,6 +53,12 @@ def test_mistakes_are_refused(own: Config, name: str, value: Any, error: type[Ex
     with pytest.raises(error, match=name):
         own.update(name, value)
     assert own.settings == before
+
+
+def test_none_is_no_folder_of_ones_own(own: Config) -> None:
+    own.update("jax_compilation_cache_dir", "/somewhere")
+    own.update("jax_compilation_cache_dir", None)
+    assert own.compilation_cache_dir == ""
 
 
 def test_an_unknown_option_lists_those_that_exist(own: Config) -> None:

@@ -40,6 +40,10 @@ class CpuBackend:
         """Choose a schedule for ``kernel`` and write its source."""
         return emit_cpu(kernel)
 
+    def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source`` alone."""
+        return (source,)
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source to a relocatable object file."""
         return compile_source(source)

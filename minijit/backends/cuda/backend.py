@@ -94,6 +94,13 @@ class CudaBackend:
         launch: CudaLaunch = source.launch
         return {"bounds": launch.bounds, "vectorize": launch.vectorize, "work": launch.work}
 
+    def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source``, and where it has 128-bit accesses the one without them."""
+        launch: CudaLaunch = source.launch
+        if not launch.aligned:
+            return (source,)
+        return source, emit_cuda(source.kernel, self.cc, vectorize=False)
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile to a cubin.
 
@@ -132,7 +139,7 @@ class CudaBackend:
         def unaligned(arguments: tuple[Any, ...]) -> None:
             with self._lock:
                 if not scalar:
-                    plain = emit_cuda(source.kernel, self.cc, vectorize=False)
+                    _, plain = self.variants(source)
                     scalar.append(self.load(plain, build(plain), build))
             scalar[0](arguments)
 

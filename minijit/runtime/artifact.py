@@ -1,0 +1,196 @@
+"""A compiled program as one file: its graph, its machine code, and what it was compiled for.
+
+The file has the format of an entry of the disk store, and is checked as one. The graph is lowered
+again where it is loaded, which takes milliseconds and no compiler; what is lowered has to find its
+machine code in the file, so a program never runs with kernels that are not its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Backend, Binary
+from minijit.graph.aval import ShapedArray
+from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.portable import NotPortable, read_jaxpr, read_tree, write_jaxpr, write_tree
+from minijit.graph.tree import TreeDef
+from minijit.lowering.lower import Layout
+from minijit.lowering.source import KernelSource
+from minijit.runtime.binaries import binary_of, key_of
+from minijit.runtime.disk import Entry, Key
+from minijit.runtime.pipeline import compile_plan
+from minijit.runtime.plan import Plan
+
+__all__ = ["Artifact", "pack", "unpack"]
+
+_KIND = {"minijit": "program"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Artifact:
+    """A program that was compiled in another process.
+
+    Attributes:
+        jaxpr: The program.
+        names: Its dynamic parameters.
+        treedef: Structure of their values: a tuple with an entry for each name.
+        out_tree: Structure of its result.
+        layouts: How each leaf has to lie in memory.
+        device: Name of the backend.
+        environment: What it was compiled by and for.
+        binaries: Machine code by name of the kernel's key.
+    """
+
+    jaxpr: Jaxpr
+    names: tuple[str, ...]
+    treedef: TreeDef
+    out_tree: TreeDef
+    layouts: tuple[Layout, ...]
+    device: str
+    environment: Mapping[str, Any]
+    binaries: Mapping[str, Binary]
+
+    @property
+    def avals(self) -> tuple[ShapedArray, ...]:
+        """Type of each leaf."""
+        return self.jaxpr.in_avals
+
+    def plan(self, backend: Backend) -> Plan:
+        """Return the program, ready to run on ``backend``; nothing is compiled.
+
+        Raises:
+            RuntimeError: it was compiled by or for something else than what is here.
+        """
+        here = backend.environment()
+        if here != self.environment:
+            changes = [
+                f"{name}: {self.environment.get(name)} -> {here.get(name)}"
+                for name in sorted({*here, *self.environment})
+                if here.get(name) != self.environment.get(name)
+            ]
+            raise RuntimeError(
+                f"the program was compiled by or for something else than what is here: export it "
+                f"again here ({'; '.join(changes)})"
+            )
+        return compile_plan(
+            self.jaxpr, self.layouts, backend, build=lambda source: self._binary(backend, source)
+        )
+
+    def _binary(self, backend: Backend, source: KernelSource) -> Binary:
+        key = key_of(backend, source)
+        found = self.binaries.get(key.name) if key is not None else None
+        if found is None:
+            raise RuntimeError(
+                f"the file has no kernel {source.kernel.name}: it was written by another version "
+                "of minijit, or for other primitives of the same names; export it again"
+            )
+        return found
+
+
+def pack(
+    jaxpr: Jaxpr,
+    names: Sequence[str],
+    treedef: TreeDef,
+    out_tree: TreeDef,
+    layouts: Sequence[Layout],
+    backend: Backend,
+) -> tuple[Key, Entry]:
+    """Return a compiled program as an entry.
+
+    Raises:
+        NotPortable: part of it has no form as data.
+    """
+    constants = [np.ascontiguousarray(_on_host(value)) for value in jaxpr.consts]
+    jaxpr = dataclasses.replace(jaxpr, consts=tuple(constants))
+    plan = compile_plan(jaxpr, layouts, backend)  # for constants that lie as the file has them
+    kernels: list[list[Any]] = []
+    codes: list[bytes] = []
+    for source in plan.sources:
+        for variant in backend.variants(source):
+            key = key_of(backend, variant)
+            if key is None:
+                raise NotPortable(
+                    f"kernel {source.kernel.name} calls a scalar function that reads an object "
+                    "without a text form: let it close over numbers and functions only"
+                )
+            binary = binary_of(backend, variant)
+            kernels.append([key.name, binary.entry, dict(binary.resources), len(binary.code)])
+            codes.append(binary.code)
+    graph = {
+        "jaxpr": write_jaxpr(jaxpr),
+        "names": list(names),
+        "inputs": write_tree(treedef),
+        "outputs": write_tree(out_tree),
+        "layouts": [[list(layout.strides), layout.by_value] for layout in layouts],
+        "device": backend.name,
+        "kernels": kernels,
+        "constants": [[array.dtype.str, list(array.shape)] for array in constants],
+    }
+    sections = {
+        "graph": json.dumps(graph, separators=(",", ":")).encode(),
+        "code": b"".join(codes),
+        "constants": b"".join(array.tobytes() for array in constants),
+    }
+    return Key(_KIND, backend.environment()), Entry({"name": jaxpr.name}, sections)
+
+
+def unpack(key: Key, entry: Entry) -> Artifact:
+    """Return the program in an entry.
+
+    Raises:
+        NotPortable: the entry is something else.
+    """
+    try:
+        return _unpacked(key, entry)
+    except NotPortable:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise NotPortable(f"it is no exported program: {error!r}") from error
+
+
+def _unpacked(key: Key, entry: Entry) -> Artifact:
+    if key.program != _KIND:
+        raise NotPortable("it is a cached kernel, not an exported program")
+    graph = json.loads(entry.sections["graph"])
+    binaries: dict[str, Binary] = {}
+    place = 0
+    for name, symbol, resources, length in graph["kernels"]:
+        code = entry.sections["code"][place : place + length]
+        binaries[name] = Binary(bytes(code), symbol, resources)
+        place += length
+    jaxpr = read_jaxpr(graph["jaxpr"], _constants(graph["constants"], entry.sections["constants"]))
+    layouts = [Layout(tuple(map(int, strides)), bool(value)) for strides, value in graph["layouts"]]
+    inputs = read_tree(graph["inputs"])
+    if not len(layouts) == inputs.num_leaves == len(jaxpr.invars):
+        raise NotPortable("its inputs, their structure and their layouts do not agree")
+    return Artifact(
+        jaxpr,
+        tuple(map(str, graph["names"])),
+        inputs,
+        read_tree(graph["outputs"]),
+        tuple(layouts),
+        str(graph["device"]),
+        key.environment,
+        binaries,
+    )
+
+
+def _constants(types: Sequence[Any], data: bytes) -> list[np.ndarray[Any, Any]]:
+    arrays = []
+    place = 0
+    for name, shape in types:
+        dtype = np.dtype(name)
+        count = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(data, dtype, count, place).reshape(shape).copy()
+        place += array.nbytes
+        arrays.append(array)
+    return arrays
+
+
+def _on_host(value: Any) -> Any:
+    return value.get() if hasattr(value, "get") else np.asarray(value)
