@@ -35,6 +35,7 @@ from minijit.graph.mode import disable_jit
 from minijit.graph.tracer import Tracer
 
 if TYPE_CHECKING:
+    from minijit import bucketing as bucketing
     from minijit import debug as debug
     from minijit import extend as extend
     from minijit import lax as lax
@@ -59,6 +60,7 @@ __all__ = [
     "TracerIntegerConversionError",
     "UnexpectedTracerError",
     "block_until_ready",
+    "bucketing",
     "clear_caches",
     "config",
     "debug",
@@ -79,7 +81,7 @@ __all__ = [
 ]
 
 
-_LAZY = frozenset({"debug", "extend", "lax", "numpy"})
+_LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
 
 
 def __getattr__(name: str) -> Any:

@@ -61,7 +61,7 @@ def test_primitives_page_is_what_the_registry_says() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     text = (REFERENCE / "api.md").read_text()
-    for module in (minijit, minijit.debug, minijit.extend):
+    for module in (minijit, minijit.bucketing, minijit.debug, minijit.extend):
         for public in module.__all__:
             assert re.search(rf"\| `{public}\b", text), f"{module.__name__}.{public}"
 

@@ -32,6 +32,7 @@ COMPARISONS = {
     "rnn_digits": [(1e-5, 8, 2 * 8)],
 }
 PITFALLS = ("pitfalls_pure_functions", "pitfalls_static_arguments")
+OTHERS = ("variable_lengths",)
 _COMPARISON = re.compile(
     r"largest difference  (\S+)\n.* ms, (\d+) operations( a step)?\n.* ms, (\d+) kernels?"
     r"(?:, (\d+) library calls?)?"
@@ -61,7 +62,7 @@ def output(name: str, *options: str, blocked: str = "", status: int = 0) -> str:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in EXAMPLES.glob("[!_]*.py")}
-    assert names == {*COMPARISONS, *PITFALLS}
+    assert names == {*COMPARISONS, *PITFALLS, *OTHERS}
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -96,6 +97,16 @@ def test_the_nile_is_smoothed() -> None:
 def test_newton_solves_keplers_equation() -> None:
     text = output("kepler_newton", "--quick")
     assert re.findall(r"(\d+) iterations", text) == ["3", "5", "8"]
+
+
+def test_sequences_of_many_lengths_need_few_programs() -> None:
+    text = output("variable_lengths", "--quick")
+    lengths = re.search(r"\) of (\d+) lengths", text)
+    assert lengths
+    assert int(lengths[1]) > 40
+    assert "programs: 4\n" in text
+    (difference,) = re.findall(r"without padding  (\S+)", text)
+    assert float(difference) <= 1e-5
 
 
 def test_the_glider_has_moved() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import optree
 
-__all__ = ["TreeDef", "flatten", "leaf_paths", "unflatten"]
+__all__ = ["TreeDef", "flatten", "leaf_paths", "spread", "unflatten"]
 
 TreeDef = optree.PyTreeSpec
 
@@ -31,3 +31,19 @@ def leaf_paths(treedef: TreeDef, names: Sequence[str]) -> list[str]:
     """
     accessors = optree.treespec_accessors(treedef)
     return [accessor[1:].codify(names[accessor[0].entry]) for accessor in accessors]
+
+
+def spread(prefix: Any, tree: Any) -> list[Any]:
+    """Return for each leaf of ``tree`` the value that ``prefix`` has for it.
+
+    ``prefix`` ends where ``tree`` may go on: its value there, which may be None, is that of all
+    leaves below.
+
+    Raises:
+        ValueError: ``prefix`` branches in another way than ``tree``.
+    """
+    if prefix is None or isinstance(prefix, (int, float)):  # what most calls have
+        return [prefix] * len(optree.tree_leaves(tree))
+    values = optree.broadcast_prefix(prefix, tree, none_is_leaf=True)
+    leaves = optree.tree_leaves(tree, none_is_leaf=True)
+    return [value for value, leaf in zip(values, leaves, strict=True) if leaf is not None]

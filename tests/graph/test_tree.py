@@ -9,7 +9,7 @@ from typing import Any
 import optree
 import pytest
 
-from minijit.graph.tree import flatten, leaf_paths, unflatten
+from minijit.graph.tree import flatten, leaf_paths, spread, unflatten
 
 Pair = collections.namedtuple("Pair", "low high")
 
@@ -81,3 +81,14 @@ def test_paths_are_what_the_user_would_write() -> None:
     _, treedef = flatten(tree)
     paths = leaf_paths(treedef, ["params", "pair", "x"])
     assert sorted(paths) == ["pair.low", "params['w'][0]", "params['w'][1]", "params[3]", "x"]
+
+
+def test_a_prefix_is_spread_over_the_leaves_below() -> None:
+    tree = {"b": (1, 2), "a": [3, None, {"c": 4}]}
+    assert spread(7, tree) == [7, 7, 7, 7]
+    assert spread(None, tree) == [None] * 4
+    assert spread({"a": None, "b": (5, 6)}, tree) == [None, None, 5, 6]
+    assert spread({"a": [0, 8, {"c": 9}], "b": 1}, tree) == [0, 9, 1, 1]
+    for other in ({"a": 1}, {"a": 1, "b": (1, 2, 3)}, [1, 2]):
+        with pytest.raises(ValueError, match=r"."):
+            spread(other, tree)
