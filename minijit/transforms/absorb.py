@@ -56,7 +56,7 @@ def _absorber(eqn: JaxprEqn, scans: dict[Var, _Scan]) -> _Scan | None:
     if len(found) != 1:
         return None
     (scan,) = found
-    return scan if all(scan.takes(atom, eqn.outvars[0].aval) for atom in eqn.invars) else None
+    return scan if all(scan.takes(atom) for atom in eqn.invars) else None
 
 
 class _Scan:
@@ -76,11 +76,9 @@ class _Scan:
             zip(eqn.outvars[carries:], body.outvars[carries:], strict=True)
         )
 
-    def takes(self, atom: Atom, shape: ShapedArray) -> bool:
-        """Whether a step can know its element of ``atom``."""
-        if isinstance(atom, Literal) or atom in self._inside:
-            return True
-        return atom in self._known and atom.aval.shape in ((), shape.shape)
+    def takes(self, atom: Atom) -> bool:
+        """Whether a step can know its element of ``atom``, a scalar or of the results' shape."""
+        return isinstance(atom, Literal) or atom in self._inside or atom in self._known
 
     def absorb(self, eqn: JaxprEqn) -> None:
         """Run ``eqn`` in each step and collect its results."""
