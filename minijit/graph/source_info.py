@@ -57,9 +57,10 @@ def _user_frame() -> FrameType | None:
 
 
 def testing_statement() -> str:
-    """Return what asks at the user's line whether something is true: ``"if"`` or ``"while"``.
+    """Return what asks at the user's line whether something is true.
 
-    Nothing is returned for anything else, and where there is no source to look at.
+    ``"if"`` or ``"while"``; ``"and"`` for ``and``, ``or``, ``not`` and ``a < b < c`` in none of
+    them. Nothing is returned for anything else, and where there is no source to look at.
     """
     frame = _user_frame()
     if frame is None:
@@ -72,12 +73,24 @@ def testing_statement() -> str:
     found = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.If | ast.IfExp | ast.While)
-        and node.test.lineno <= frame.f_lineno <= (node.test.end_lineno or 0)
+        if isinstance(node, ast.If | ast.IfExp | ast.While) and _spans(node.test, frame.f_lineno)
     ]
-    # Several on one line: the innermost one begins last.
-    found.sort(key=lambda node: (node.test.lineno, node.test.col_offset))
-    return "" if not found else "while" if isinstance(found[-1], ast.While) else "if"
+    if found:
+        # Several on one line: the innermost one begins last.
+        last = max(found, key=lambda node: (node.test.lineno, node.test.col_offset))
+        return "while" if isinstance(last, ast.While) else "if"
+    logical = any(_is_logical(node) and _spans(node, frame.f_lineno) for node in ast.walk(tree))
+    return "and" if logical else ""
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return isinstance(node, ast.expr) and node.lineno <= line <= (node.end_lineno or 0)
+
+
+def _is_logical(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.Compare) and len(node.ops) > 1)
 
 
 def here() -> str:

@@ -201,6 +201,13 @@ class Tracer(NDArrayOperatorsMixin):
 
     def _bool_remedy(self) -> str:
         statement = testing_statement()
+        if statement == "and":
+            reduced = ", reduced with .any() or .all() where one is wanted" if self.shape else ""
+            return (
+                "write (a) & (b) for `a and b`, (a) | (b) for `a or b`, ~(a) for `not a`, "
+                f"(a < b) & (b < c) for `a < b < c`{reduced}, or mark the argument static with "
+                "static_argnames"
+            )
         if statement == "while":
             loop = "minijit.lax.while_loop(condition, body, value) for the loop"
             reduced = "reduce the condition with .any() or .all() and write " if self.shape else ""
