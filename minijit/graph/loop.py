@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, subjaxprs
 from minijit.graph.primitive import Kind
 
-__all__ = ["LoopParts", "is_collected"]
+__all__ = ["LoopParts", "is_collected", "may_not_end"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,3 +65,12 @@ def is_collected(eqn: JaxprEqn, var: Var) -> bool:
     if eqn.primitive.kind is not Kind.LOOP:
         return False
     return eqn.outvars.index(var) >= LoopParts.of(eqn).carries
+
+
+def may_not_end(eqns: Iterable[JaxprEqn]) -> bool:
+    """Whether there is a loop with a condition, which might never end where nobody asked for it."""
+    return any(
+        (eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).condition is not None)
+        or any(may_not_end(body.eqns) for body in subjaxprs(eqn))
+        for eqn in eqns
+    )

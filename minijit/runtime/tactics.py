@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from minijit.graph.jaxpr import Jaxpr, subjaxprs
-from minijit.graph.loop import LoopParts
-from minijit.graph.primitive import Kind
+from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.loop import LoopParts, may_not_end
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
@@ -65,7 +64,7 @@ def _until(loop: LoopParts, condition: Jaxpr, backend: Backend) -> Tactics:
     if backend.steps_ahead == 1:
         return Tactics()
     # Beyond its own end the outer loop may give such an inner one what it never ends on.
-    if _may_not_end(loop.body) or _may_not_end(condition):
+    if may_not_end((*loop.body.eqns, *condition.eqns)):
         return Tactics(text="its condition is read at each step, there is a while loop inside")
     # What a step reads at least, which also bounds the memory of so many sets of carries.
     moved = sum(var.aval.nbytes for var in loop.body.invars)
@@ -73,11 +72,3 @@ def _until(loop: LoopParts, condition: Jaxpr, backend: Backend) -> Tactics:
     if ahead == 1:
         return Tactics(text="its condition is read at each step")
     return Tactics(ahead=ahead, text=f"its condition is read every {ahead} steps")
-
-
-def _may_not_end(jaxpr: Jaxpr) -> bool:
-    return any(
-        (eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).condition is not None)
-        or any(map(_may_not_end, subjaxprs(eqn)))
-        for eqn in jaxpr.eqns
-    )

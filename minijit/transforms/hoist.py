@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
-from minijit.graph.loop import LoopParts
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.loop import may_not_end
 from minijit.graph.primitive import Kind
 from minijit.transforms.rewrite import resolve, with_bodies
 
@@ -64,7 +64,7 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     leaving: dict[JaxprEqn, None] = {}
     for eqn in body.eqns:
         same = all(isinstance(atom, Literal) or atom in known for atom in eqn.invars)
-        if same and not _may_not_end(eqn):
+        if same and not may_not_end((eqn,)):
             known.update(eqn.outvars)
             invariant.update((var, eqn) for var in eqn.outvars)
             if eqn.primitive.kind in _DEAR:
@@ -83,12 +83,6 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     invars = (*body.invars[:count], *fresh, *body.invars[count:])
     jaxpr = dataclasses.replace(body, invars=invars, eqns=kept)
     return moved, [result for result in results if isinstance(result, Var)], jaxpr
-
-
-def _may_not_end(eqn: JaxprEqn) -> bool:
-    if eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).length is None:
-        return True
-    return any(_may_not_end(inner) for body in subjaxprs(eqn) for inner in body.eqns)
 
 
 def _copied(eqns: Iterator[JaxprEqn], outer: dict[Var, Atom]) -> Iterator[JaxprEqn]:
