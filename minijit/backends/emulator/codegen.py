@@ -250,6 +250,10 @@ class _Writer(MemoryWriter):
         method = _MEETING[item.name]
         if method == "barrier":
             self._whole_barrier(item)
+            if "warp" in item.modifiers:
+                (mask,) = item.operands
+                self.line(f"g.warp_barrier({self.keep(item, 'i')}, {self.value(mask, 'u32')})")
+                return
             if "red" not in item.modifiers:
                 return
             target, *_, source = item.operands

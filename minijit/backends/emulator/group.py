@@ -9,9 +9,9 @@ import numpy as np
 from minijit.backends.emulator import warp
 from minijit.backends.emulator.atomics import apply_atomic
 from minijit.backends.emulator.errors import (
+    BarrierError,
     EmulationError,
     MemoryAccessError,
-    UninitialisedReadError,
 )
 from minijit.backends.emulator.global_access import GlobalAccess
 from minijit.backends.emulator.layout import SHARED_WINDOW
@@ -21,6 +21,8 @@ from minijit.backends.emulator.ptx import Instruction
 from minijit.backends.emulator.system_calls import SystemCalls
 
 __all__ = ["Group"]
+
+_WHOLE_WARP = 0xFFFFFFFF
 
 
 class Group(GlobalAccess, SystemCalls):
@@ -146,12 +148,27 @@ class Group(GlobalAccess, SystemCalls):
     def _where(self) -> tuple[Array, Array]:
         return self.pick(self.batch.lane), self.pick(self.batch.warp)
 
-    def _there(self, members: Array) -> Array:
-        """Return which of the threads that a mask names exist; all that do are here."""
-        if self.batch.alive is None:
-            return members
+    def _members(self, item: Instruction, masks: Array) -> Array:
+        """Return which of the threads that a mask names exist; all that do are here.
+
+        A thread must name itself, and those that it names must name the same ones.
+        """
+        if masks.size == 1 and masks[0] == _WHOLE_WARP and self.batch.alive is None:
+            return masks
         lanes, warps = self._where()
-        return members & warp.ballots(np.ones(lanes.shape, np.bool_), lanes, warps)
+        named = masks >> lanes.astype(np.uint32) & np.uint32(1)
+        if not named.all():
+            lane = int(np.argmin(named))
+            message = f"the mask {masks[lane % masks.size]:#x} lacks the thread itself"
+            self._fail(item, BarrierError, lane, message)
+        members: Array = masks & warp.ballots(np.ones(lanes.shape, np.bool_), lanes, warps)
+        if masks.size > 1:
+            agreeing, _ = warp.matches("any", masks, members, lanes, warps)
+            if (agreeing != members).any():
+                lane = int(np.argmax(agreeing != members))
+                message = f"the mask {masks[lane]:#x} names threads that name another mask"
+                self._fail(item, BarrierError, lane, message)
+        return members
 
     def shuffle(
         self, item: Instruction, values: Array, by: Array, clamp: Array, members: Array
@@ -159,38 +176,37 @@ class Group(GlobalAccess, SystemCalls):
         """Exchange values between the threads of a warp."""
         mode = next(m for m in item.modifiers if m in ("up", "down", "bfly", "idx"))
         lanes, warps = self._where()
-        taken, inside, there = warp.exchange(
-            mode, values, by, clamp, lanes, warps, self.lanes is None
-        )
-        if not there.all():
-            self._fail(
-                item, UninitialisedReadError, int(np.argmin(there)),
-                "a shuffle from a thread that does not take part",
-            )  # fmt: skip
-        return taken, inside
+        members = self._members(item, members)
+        whole = self.lanes is None
+        try:
+            return warp.exchange(mode, values, by, clamp, members, lanes, warps, whole)
+        except Fault as fault:
+            self._failed(item, fault, None)
 
     def vote(self, item: Instruction, value: Array, members: Array) -> tuple[Array]:
         """Vote."""
         mode = next(m for m in item.modifiers if m in ("ballot", "any", "all", "uni"))
-        return (warp.vote(mode, value, self._there(members), *self._where()),)
+        return (warp.vote(mode, value, self._members(item, members), *self._where()),)
 
     def match(self, item: Instruction, value: Array, members: Array) -> tuple[Array, Array]:
         """Find threads with the same value."""
         mode = "all" if "all" in item.modifiers else "any"
-        return warp.matches(mode, value, self._there(members), *self._where())
+        return warp.matches(mode, value, self._members(item, members), *self._where())
 
     def reduce(self, item: Instruction, value: Array, members: Array) -> tuple[Array]:
         """Combine the values of a warp."""
         name = next(m for m in item.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
-        return (warp.reductions(name, value, self._there(members), *self._where()),)
+        return (warp.reductions(name, value, self._members(item, members), *self._where()),)
 
     def active_mask(self) -> Array:
         """Return the threads of each warp that are here."""
         lanes, warps = self._where()
         return warp.ballots(np.ones(lanes.shape, np.bool_), lanes, warps)
 
-    def barrier(self, *_: object) -> None:
-        """Threads are released by the machine."""
+    def warp_barrier(self, item: Instruction, members: Array) -> None:
+        """Order what the threads of each mask did before against what they do after."""
+        members = self._members(item, members)
+        self.batch.shared.warp_barrier(self.pick(self.batch.warp), members)
 
     def barrier_vote(self, item: Instruction, value: Array) -> Array:
         """Combine a predicate over each block."""

@@ -100,8 +100,6 @@ class Machine:
                 self.waiting[number] = np.setdiff1d(lanes, together, assume_unique=True)
             if is_barrier:
                 self._pass_barrier(together)
-            elif item.name == "bar":
-                self.batch.shared.warp_barrier(np.unique(self._pick(self.batch.warp, together)))
             self._step(number, together)
             moved = True
             break

@@ -1,8 +1,8 @@
 """Shared memory of the blocks of a batch, with a watch for races and for unwritten words.
 
 Two threads of a block that use one place, one of them to write, need a barrier of the block
-between them, or one of their warp if both belong to it. For each place the last write and the
-last read are kept, with the number of barriers passed by then.
+between them, or barriers of their warp that lead from the first to the second. For each place the
+last write and the last read are kept, with the number of barriers passed by then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _NOBODY = -1
 _SEVERAL = -2
 _ATOMICALLY = -3
 _MOST_PENDING = 128
+_WARP = 32
+_WHOLE_WARP = 0xFFFFFFFF
 
 
 class SharedMemory:
@@ -46,6 +48,10 @@ class SharedMemory:
         self._ever = np.zeros(places, np.bool_)
         self._clock = np.zeros(blocks * warps, np.int32)
         self._block_start = np.zeros(blocks, np.int32)
+        # For each thread of a warp and each other one: what this did before that time of the
+        # warp's clock comes before what the thread does now. While all barriers were of whole
+        # warps that time is now, and there is no need of a table.
+        self._ordered: Array | None = None
         self._warps = warps
         # Reads that are not noted yet: a barrier of all blocks makes that needless.
         self._pending: list[tuple[Array, Array, Array]] = []
@@ -64,10 +70,25 @@ class SharedMemory:
         clock[blocks] = now[:, None]
         self._block_start[blocks] = now
 
-    def warp_barrier(self, warps: Array) -> None:
-        """The same between the threads of these warps (numbered through the batch)."""
+    def warp_barrier(self, warps: Array, masks: Array) -> None:
+        """The same between the threads of each mask in these warps (numbered through the batch).
+
+        Order is handed on: who meets a thread comes after all that it came after.
+        """
         self._settle()
-        self._clock[warps] += 1
+        if self._ordered is None:
+            if masks.size == 1 and masks[0] == _WHOLE_WARP:
+                self._clock[np.unique(warps)] += 1
+                return
+            self._ordered = np.repeat(self._clock, _WARP * _WARP).reshape(-1, _WARP, _WARP)
+        masks = np.broadcast_to(masks, warps.shape)
+        for mask in np.unique(masks):
+            here = np.unique(warps[masks == mask])
+            members = np.nonzero(mask >> np.arange(_WARP, dtype=np.uint32) & np.uint32(1))[0]
+            self._clock[here] += 1
+            before = self._ordered[here[:, None], members].max(axis=1)
+            before[:, members] = self._clock[here, None]
+            self._ordered[here[:, None], members] = before[:, None]
 
     def _check(self, offsets: Array, width: int) -> None:
         if int(offsets.max()) + width > self.size:
@@ -179,9 +200,13 @@ class SharedMemory:
         near = (other != _NOBODY) & (other != threads) & (at >= self._block_start[block])
         if not near.any():
             return
-        # Within a warp its own barrier is enough.
-        same_warp = (other >= 0) & (other // 32 == threads // 32)
-        near &= ~(same_warp & (at < self._clock[warps]))
+        # Within a warp its own barriers are enough.
+        same_warp = (other >= 0) & (other // _WARP == threads // _WARP)
+        if self._ordered is None:
+            until = self._clock[warps]
+        else:
+            until = self._ordered[warps, threads % _WARP, other % _WARP]
+        near &= ~(same_warp & (at < until))
         if near.any():
             lane = int(np.argmax(near))
             whom = {_SEVERAL: "several threads", _ATOMICALLY: "atomic operations"}

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minijit.backends.emulator.errors import UninitialisedReadError
+from minijit.backends.emulator.memory import Fault
 from minijit.backends.emulator.operation import Array
 
 __all__ = ["ballots", "exchange", "matches", "reductions", "vote"]
@@ -37,24 +39,39 @@ def sources(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array, Arr
 
 
 def exchange(
-    mode: str, values: Array, by: Array, clamp: Array, lanes: Array, warps: Array, whole: bool
-) -> tuple[Array, Array, Array]:
-    """Return taken values, whether the source lies in range, and whether it takes part.
+    mode: str,
+    values: Array,
+    by: Array,
+    clamp: Array,
+    members: Array,
+    lanes: Array,
+    warps: Array,
+    whole: bool,
+) -> tuple[Array, Array]:
+    """Return taken values, and whether the source lies in range (else it is the thread itself).
 
-    ``lanes`` and ``warps`` say where each thread stands; ``whole``: all threads of all warps.
+    ``members`` are the bits of the threads that take part with each; ``lanes`` and ``warps`` say
+    where each stands; ``whole``: these are all threads of all warps.
+
+    Raises:
+        Fault: a source in range does not take part, so that its value is undefined.
     """
-    if whole and by.size == 1 and clamp.size == 1:
+    if whole and by.size == clamp.size == members.size == 1:
         place, inside = sources(mode, _LANES, by.astype(np.int64), clamp.astype(np.int64))
         count = lanes.size // _WARP
         if values.size > 1:
             values = values.reshape(count, _WARP)[:, place].reshape(-1)
-        return values, np.tile(inside, count), np.ones(1, np.bool_)
+        return values, np.tile(inside, count)
     place, inside = sources(mode, lanes, by.astype(np.int64), clamp.astype(np.int64))
-    position = np.full((int(warps.max()) + 1) * _WARP, -1, np.int64)
+    takes_part = (members >> place.astype(np.uint32) & np.uint32(1)) != 0
+    if not takes_part.all():
+        lane = int(np.argmin(takes_part))
+        message = f"a shuffle from lane {place[lane]}, which does not take part"
+        raise Fault(UninitialisedReadError, lane, message)
+    position = np.zeros((int(warps.max()) + 1) * _WARP, np.int64)
     position[warps * _WARP + lanes] = np.arange(lanes.size)
-    source = position[warps * _WARP + place]
     values = np.broadcast_to(values, lanes.shape)
-    return values[source], inside, source >= 0
+    return values[position[warps * _WARP + place]], inside
 
 
 def ballots(votes: Array, lanes: Array, warps: Array) -> Array:
