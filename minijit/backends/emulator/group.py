@@ -38,7 +38,9 @@ class Group(GlobalAccess, SystemCalls):
         """Complain about a thread that stops the kernel."""
         if guard is None or guard.any():
             lane = 0 if guard is None else int(np.argmax(guard))
-            self._fail(item, EmulationError, lane, "the kernel stops itself (trap)")
+            # Traps of PTX have no modifiers: one is the reason of a trap that the inliner put.
+            reason = next(iter(item.modifiers), "the kernel stops itself (trap)")
+            self._fail(item, EmulationError, lane, reason)
 
     # Generic addresses.
 

@@ -1,7 +1,8 @@
 """Puts device functions into the kernel that calls them: one list of instructions is left.
 
 A call passes its arguments in variables, so callee and caller share those; registers, labels and
-local variables of every call get names of their own.
+local variables of every call get names of their own. Where a function would come to lie in itself
+there is a trap instead, whose modifier says what a thread that gets there has done.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from minijit.backends.emulator.ptx import (
 
 __all__ = ["GRID_BARRIER", "SYSTEM_CALLS", "Flat", "flatten"]
 
-_DEEPEST = 64
 GRID_BARRIER = "cudaCGSynchronize"
 SYSTEM_CALLS = {
     "vprintf": 3, "malloc": 2, "free": 1, "__assertfail": 5,
@@ -61,7 +61,7 @@ def flatten(module: Module, entry: str) -> Flat:
     """Return kernel ``entry`` with its calls replaced by what they call.
 
     Raises:
-        EmulationError: there is no such kernel, or functions call themselves.
+        EmulationError: there is no such kernel.
         UnknownInstructionError: a function has no body, or is called through a pointer.
     """
     kernel = next((f for f in module.functions if f.name == entry), None)
@@ -90,8 +90,6 @@ class _Inliner:
         self, function: Function, bound: Mapping[str, str], depth: int, end: str | None
     ) -> None:
         """Append a function; ``bound`` names its parameters, ``end`` is where it returns to."""
-        if depth > _DEEPEST:
-            raise EmulationError(f"{function.name} calls itself; recursion is not emulated")
         self.open.append(function.name)
         suffix = f"#{self.calls}" if depth else ""
         names = dict(bound)
@@ -148,16 +146,21 @@ class _Inliner:
             raise UnknownInstructionError(
                 f"call of {name}, which has no body, at PTX line {call.line}"
             )
-        self._enter(callee, results, arguments, names, depth)
+        self._enter(call, callee, results, arguments, names, depth)
 
     def _enter(
         self,
+        call: Instruction,
         callee: Function,
         results: tuple[Operand, ...],
         arguments: tuple[Operand, ...],
         names: Mapping[str, str],
         depth: int,
     ) -> None:
+        if callee.name in self.open:
+            way = " -> ".join([*self.open[self.open.index(callee.name) :], callee.name])
+            self._trap(call, f"recursion, which is not emulated: {way}", depth)
+            return
         self.calls += 1
         end = f"$end#{self.calls}"
         formal = (*callee.results, *callee.params)
@@ -183,7 +186,7 @@ class _Inliner:
         end = f"$called@{self.places}"
         for name in self.taken:
             callee = self.functions[name]
-            if (len(callee.results), len(callee.params)) != shape or name in self.open:
+            if (len(callee.results), len(callee.params)) != shape:
                 continue
             self.places += 1
             chosen, other = f"%chosen@{self.places}", f"$other@{self.places}"
@@ -191,11 +194,15 @@ class _Inliner:
             operands = (Register(chosen), _renamed(target, names), Symbol(name))
             self._new(call, "setp.eq.u64", operands, None, depth)
             self._new(call, "bra", (Symbol(other),), Register(chosen, negated=True), depth)
-            self._enter(callee, results, arguments, names, depth)
+            self._enter(call, callee, results, arguments, names, depth)
             self._new(call, "bra", (Symbol(end),), None, depth)
             self._append(Label(other), depth)
-        self._new(call, "trap", (), None, depth)
+        takes = f"{len(arguments)} arguments and has {len(results)} results"
+        self._trap(call, f"the pointer leads to no function that takes {takes}", depth)
         self._append(Label(end), depth)
+
+    def _trap(self, call: Instruction, reason: str, depth: int) -> None:
+        self._append(Instruction("trap", (reason,), None, (), call.line, call.source), depth)
 
     def _new(
         self,

@@ -125,8 +125,69 @@ def test_threads_call_through_pointers() -> None:
     out = np.zeros(32, I32)
     launch(POINTERS, [out, np.uint32(0)])
     assert out.tolist() == [10 * n if n % 2 else n + 1 for n in range(32)]
-    with pytest.raises(EmulationError, match="trap"):
+    with pytest.raises(
+        EmulationError, match=r"thread 0: the pointer leads to no function .* 1 arg"
+    ):
         launch(POINTERS, [out, np.uint32(4)])
+
+
+RECURSIVE = (
+    HEAD
+    + """
+.func (.param .b32 out) count (.param .b32 x);
+.global .align 8 .u64 table[1] = {count};
+.func (.param .b32 out) again (.param .b32 x) {
+    .reg .b32 %r<3>; .reg .b64 %rd<2>;
+    ld.param.u32 %r1, [x];
+    { .param .b32 a; .param .b32 b;
+      st.param.b32 [a], %r1;
+      CALL
+      ld.param.b32 %r2, [b]; }
+    st.param.b32 [out], %r2; ret;
+}
+.func (.param .b32 out) count (.param .b32 x) {
+    .reg .pred %p<2>; .reg .b32 %r<4>;
+    ld.param.u32 %r1, [x];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra END;
+    sub.u32 %r2, %r1, 1;
+    { .param .b32 a; .param .b32 b;
+      st.param.b32 [a], %r2;
+      call (b), again, (a);
+      ld.param.b32 %r3, [b]; }
+    add.u32 %r1, %r3, 1;
+END:
+    st.param.b32 [out], %r1; ret;
+}
+.visible .entry kernel(.param .u64 p, .param .u32 turns) {
+    .reg .b32 %r<4>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [p];
+    ld.param.u32 %r1, [turns];
+    { .param .b32 a; .param .b32 b;
+      st.param.b32 [a], %r1;
+      call (b), count, (a);
+      ld.param.b32 %r3, [b]; }
+    st.global.u32 [%rd1], %r3;
+    ret;
+}
+"""
+)
+CALLS = {
+    "direct": "call (b), count, (a);",
+    "by pointer": """ld.global.u64 %rd1, [table];
+      proto : .callprototype (.param .b32 _) _ (.param .b32 _);
+      call (b), %rd1, (a), proto;""",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_recursion_is_a_fault_that_names_the_functions(call: str) -> None:
+    text, out = RECURSIVE.replace("CALL", CALLS[call]), np.ones(1, I32)
+    launch(text, [out, np.uint32(0)], block=1)
+    assert out[0] == 0
+    said = r"kernel, block 0, thread 0: recursion, .*: count -> again -> count\n.*: call \(b\), "
+    with pytest.raises(EmulationError, match=said):
+        launch(text, [out, np.uint32(1)], block=1)
 
 
 def printing(x: Any) -> None:

@@ -168,7 +168,6 @@ def test_blocks_and_their_order() -> None:
         (".visible .entry main()\n{\nbra nowhere;\n}", PtxSyntaxError),
         (".visible .entry main()\n{\nmov.u32 %r1, [[3]];\n}", PtxSyntaxError),
         (".visible .entry main()\n{\ncall.uni printf, ();\n}", UnknownInstructionError),
-        (".func f()\n{\ncall.uni f, ();\n}\n.entry main()\n{\ncall.uni f, ();\n}", EmulationError),
         (".visible .entry other()\n{\nret;\n}", EmulationError),
     ],
 )
