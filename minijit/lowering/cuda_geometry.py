@@ -23,7 +23,7 @@ _MOST_LANES = 32
 _MOST_THREADS = 512
 _PASS_THREADS = 256
 _PASS_VECTORS = 4
-_NARROWEST = 8
+_SECTOR_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,8 +82,13 @@ def choose_geometry(
     most = min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
     by_column = reads_along_rows(kernel)
     chunk = _chunk(kernel, most) if vectorize and not by_column else 1
-    choose = _columns if by_column else _rows
-    geometry = choose(math.prod(kernel.rows), math.prod(kernel.cols), chunk, max(most, chunk))
+    rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
+    if by_column:
+        sizes = [kernel.buffers[a.buffer].dtype.itemsize for a in accesses(kernel)]
+        sector = _SECTOR_BYTES // min(sizes)
+        geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
+    else:
+        geometry = _rows(rows, cols, chunk, max(most, chunk))
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
 
 
@@ -151,14 +156,20 @@ def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
     return Geometry(False, threads, group, chunk, steps, persistent)
 
 
-def _columns(rows: int, cols: int, chunk: int, most: int) -> Geometry:
+def _columns(rows: int, cols: int, most: int, sector: int, *, hold: bool) -> Geometry:
     width = min(WARP, power_of_two(rows))
+    narrowest = min(width, sector)
     # Narrower tiles than a line of memory only where blocks would be too few to fill a device.
-    while width > _NARROWEST and cols >= 512 and -(-rows // width) < _FEW_ROWS // 2:
+    while width > narrowest and cols >= 512 and -(-rows // width) < _FEW_ROWS // 2:
         width //= 2
     group = min(power_of_two(-(-cols // 4)), _PASS_THREADS // width)
     if cols >= 512 and -(-rows // width) < _FEW_ROWS:
         group = max(group, _MOST_THREADS // width)
+    if hold and cols <= most * (_MOST_THREADS // narrowest):
+        # Later passes need what was read: more threads hold it, in narrower tiles if need be.
+        while -(-cols // group) > most:
+            group *= 2
+        width = min(width, _MOST_THREADS // group)
     # Few columns leave threads over: a block takes more rows instead.
     threads = max(width * group, min(128, power_of_two(rows) * group), WARP)
     steps = max(-(-cols // group), 1)
