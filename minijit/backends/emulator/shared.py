@@ -7,6 +7,8 @@ last write and the last read are kept, with the number of barriers passed by the
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from minijit.backends.emulator.errors import (
@@ -132,7 +134,7 @@ class SharedMemory:
         for extra in range(max(width // self.unit, 1)):
             self._note_write(places + extra, threads, warps)
         view[index] = values
-        # Threads that write one place at once must write the same.
+        # Threads of a warp that write one place at once must write the same.
         lost = view[index] != values
         if lost.any():
             lane = int(np.argmax(lost))
@@ -192,6 +194,12 @@ class SharedMemory:
         self._written[places] = threads
         self._written_at[places] = self._clock[warps]
         self._ever[places] = True
+        # Threads of several warps are not at one instruction at once but by chance.
+        last = self._written[places]
+        crossed = last // _WARP != threads // _WARP
+        if crossed.any():
+            lane = int(np.argmax(crossed))
+            self._race(lane, f"thread {last[lane]}", places)
 
     def _meet(self, who: Array, when: Array, places: Array, threads: Array, warps: Array) -> None:
         """Complain where another thread was at a place and no barrier came since."""
@@ -210,9 +218,11 @@ class SharedMemory:
         if near.any():
             lane = int(np.argmax(near))
             whom = {_SEVERAL: "several threads", _ATOMICALLY: "atomic operations"}
-            name = whom.get(int(other[lane]), f"thread {int(other[lane])}")
-            where = self._where(places[lane] * self.unit)
-            raise Fault(SharedRaceError, lane, f"{where} is used by {name} with no barrier between")
+            self._race(lane, whom.get(int(other[lane]), f"thread {int(other[lane])}"), places)
+
+    def _race(self, lane: int, other: str, places: Array) -> NoReturn:
+        where = self._where(places[lane] * self.unit)
+        raise Fault(SharedRaceError, lane, f"{where} is used by {other} with no barrier between")
 
     def _where(self, start: int) -> str:
         return f"byte {int(start) % self.row} of shared memory"

@@ -65,6 +65,13 @@ def two_writers(out: Any) -> None:
     out[i] = held[i // 2]
 
 
+def same_value_by_two_warps(out: Any) -> None:
+    held = cuda.shared.array(1, float32)
+    held[0] = float32(7)
+    cuda.syncthreads()
+    out[cuda.threadIdx.x] = held[0]
+
+
 def unwritten_shared(out: Any) -> None:
     held = cuda.shared.array(65, float32)
     i = cuda.threadIdx.x
@@ -140,6 +147,7 @@ FAULTS: dict[str, tuple[Callable[[Any], None], type[Exception], int, str, str]] 
     "missing barrier": (missing_barrier, SharedRaceError, 64, "thread", "held[63 - i]"),
     "barrier too few": (barrier_too_few, SharedRaceError, 64, "no barrier", "held[i] ="),
     "two writers": (two_writers, SharedRaceError, 64, "different values", "held[i // 2] ="),
+    "two warps": (same_value_by_two_warps, SharedRaceError, 64, "by thread", "held[0] ="),
     "unwritten shared": (unwritten_shared, UninitialisedReadError, 64, "never", "held[i + 1]"),
     "beyond shared": (beyond_shared, MemoryAccessError, 64, "byte 256 of 256", "held[i + 1] ="),
     "off by one": (off_by_one, MemoryAccessError, 64, "byte 160 of a buffer of 160", "out[i] ="),
@@ -172,6 +180,12 @@ def test_the_same_kernel_with_its_barrier_is_fine() -> None:
     out = zeros(64)
     run(with_barrier, out, block=64)
     assert out.tolist() == list(range(63, -1, -1))
+
+
+def test_threads_of_a_warp_may_write_the_same_value_at_once() -> None:
+    out = zeros(32)
+    run(same_value_by_two_warps, out)
+    assert out.tolist() == [7] * 32
 
 
 def copy(source: Any, out: Any) -> None:
