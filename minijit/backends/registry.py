@@ -75,15 +75,18 @@ def adopt(value: Any) -> Any:
 
 
 def devices() -> tuple[str, ...]:
-    """Return the names of the real devices that can be used now, the default one first."""
+    """Return the names of the devices that can be used now, the default one first.
+
+    The emulated device is listed where it is the default; it can be chosen anywhere.
+    """
     usable = []
-    for name in ("cpu", "cuda"):
+    for name in dict.fromkeys((config.device or "cpu", "cpu", "cuda")):
         try:
             get_backend(name)
         except (ImportError, RuntimeError):
             continue
         usable.append(name)
-    return tuple(sorted(usable, key=lambda name: name != (config.device or "cpu")))
+    return tuple(usable)
 
 
 @contextmanager

@@ -55,3 +55,10 @@ def test_the_default_device_is_the_one_of_the_arguments() -> None:
     assert devices()[0] == "cpu"
     with default_device("cpu"):
         assert backend_of([]).name == "cpu"
+
+
+def test_the_chosen_device_is_listed_first() -> None:
+    real = devices()
+    assert "cuda-emulated" not in real
+    with default_device("cuda-emulated"):
+        assert devices() == ("cuda-emulated", *real)

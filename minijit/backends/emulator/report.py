@@ -129,8 +129,10 @@ class KernelReport:
     Attributes:
         compute_capability: Of that GPU.
         steps: Launches and steps of the array library, in order.
-        program_bytes: Bytes of the arrays that go in and come out: no way to cut the program into
-            kernels can move fewer.
+        program_bytes: Bytes that have to go in and come out, however the program is cut into
+            kernels: of arguments and captured arrays the elements that it uses, each once in
+            memory (a broadcast array has few), and all results. Operations other than views count
+            as using all of their operands.
         outputs: What the call returned, in NumPy arrays.
     """
 

@@ -81,17 +81,41 @@ def test_few_long_rows_are_split(name: str, passes: int) -> None:
     assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
 
 
-@pytest.mark.parametrize("shape", [(512, 96), (1024, 512), (300, 100)], ids=str)
-def test_column_sums(shape: tuple[int, int]) -> None:
-    is_lean(of(lambda xp, x: xp.sum(x, axis=0), normal(*shape)), 1.2)
+def column_sums(xp: Any, x: Any) -> Any:
+    return xp.sum(x, axis=0)
 
 
-# 300 rows of 100 columns are not held: the second reduction reads them again.
+def column_softmax(xp: Any, x: Any) -> Any:
+    e = xp.exp(x - xp.max(x, axis=0))
+    return e / xp.sum(e, axis=0)
+
+
+COLUMNS = {"sums": column_sums, "mean/var": workloads.column_statistics, "softmax": column_softmax}
+
+
 @pytest.mark.parametrize(
-    ("shape", "most"), [((512, 96), 1.2), ((1024, 512), 1.2), ((300, 100), 2.4)], ids=str
+    "shape", [(300, 100), (512, 96), (1024, 512), (2048, 40), (40, 5000)], ids=str
 )
-def test_column_statistics(shape: tuple[int, int], most: float) -> None:
-    is_lean(of(workloads.column_statistics, normal(*shape)), most)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns(name: str, shape: tuple[int, int]) -> None:
+    report = of(COLUMNS[name], normal(*shape))
+    assert len(report.kernels) == 1
+    is_lean(report, 1.2)
+    assert report.bytes <= 1.2 * report.program_bytes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_other_widths(name: str, dtype: str) -> None:
+    x = normal(1024, 96, dtype=dtype)
+    is_lean(kernel_report(lambda x: COLUMNS[name](np, x), x), 1.2)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_too_long_to_be_held_are_read_once_for_each_pass(name: str) -> None:
+    report = of(COLUMNS[name], normal(2100, 40))
+    reads = {t.sectors / t.fewest for t in report.kernels[0].traffic if not t.written}
+    assert reads == {1 if name == "sums" else 2 if name == "mean/var" else 3}
 
 
 @pytest.mark.parametrize("make", [lambda f: f, minijit.jit], ids=["plain", "jitted"])
@@ -183,6 +207,37 @@ def test_types_have_nothing_to_run_on() -> None:
     struct = minijit.ShapeDtypeStruct((8,), np.dtype(F32))
     with pytest.raises(TypeError, match="needs arrays"):
         kernel_report(lambda x: x + 1, struct)
+
+
+def fewest(function: Callable[..., Any], *arrays: Any) -> int:
+    return kernel_report(function, *arrays).program_bytes
+
+
+def test_only_what_must_move_counts_for_the_program() -> None:
+    x, y = normal(64, 128), normal(64, 128)
+    one = x.nbytes
+    assert fewest(lambda x, y: x + y, x, y) == 3 * one
+    assert fewest(lambda x, y: x + x, x, x) == 2 * one
+    # An argument that goes unused; results are arrays of their own, copies if need be.
+    assert fewest(lambda x, y: x + 1, x, y) == 2 * one
+    assert fewest(lambda x, y: (x + 1, y), x, y) == 4 * one
+    # A row that is repeated by strides of zero, parts of an array, numbers by value.
+    repeated = np.broadcast_to(y[:1], y.shape)
+    assert fewest(lambda x, y: x + y, x, repeated) == 2 * one + 128 * 4
+    assert fewest(lambda x: x[:, ::4] + 1, x) == one // 2
+    assert fewest(lambda x: x[0] + x[1:].sum(axis=0), x) == 63 * 128 * 4 + 128 * 4
+    assert fewest(lambda x, a: x * a, x, F32(2)) == 2 * one
+
+
+def test_captured_arrays_count_where_they_are_used() -> None:
+    x, y = normal(64, 128), normal(64, 128)
+    assert fewest(lambda x: x + y, x) == 3 * x.nbytes
+
+
+@pytest.mark.parametrize("wrong", ["9.0", 9.0, (9,), "90", ("9", "0"), None])
+def test_a_compute_capability_is_a_pair_of_integers(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"a pair of integers, such as \(9, 0\) for 9\.0, not "):
+        kernel_report(lambda x: x + 1, normal(8), compute_capability=wrong)
 
 
 def test_a_gpu_that_does_not_exist_is_named() -> None:

@@ -157,7 +157,7 @@ def different_masks(out: Any) -> None:
 
 
 def test_threads_that_meet_must_name_the_same_threads() -> None:
-    with pytest.raises(BarrierError, match="thread 0: .* names threads that name another mask"):
+    with pytest.raises(BarrierError, match=r"thread 0: .* names threads that name another mask"):
         run(different_masks, np.zeros(32, np.float32))
 
 
@@ -196,4 +196,6 @@ def shuffle_out_of_range(out: Any) -> None:
 def test_a_source_out_of_range_gives_the_thread_its_own_value() -> None:
     out = np.zeros(32, np.int32)
     run(shuffle_out_of_range, out)
-    assert out.tolist() == [i if i < 8 or i >= 24 else i - 8 if i < 16 else i + 8 for i in range(32)]
+    assert out.tolist() == [
+        i if i < 8 or i >= 24 else i - 8 if i < 16 else i + 8 for i in range(32)
+    ]
