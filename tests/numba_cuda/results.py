@@ -90,7 +90,7 @@ def suite() -> Path:
     return Path(next(iter(spec.submodule_search_locations)), "numba", "cuda", "tests")
 
 
-def run(modules: Iterable[str]) -> tuple[dict[str, str], str]:
+def run(modules: Iterable[str], capability: str = "9.0") -> tuple[dict[str, str], str]:
     """Run modules in a process of their own; return the outcome of each test, and what it said."""
     folder = suite()
     with tempfile.TemporaryDirectory() as place:
@@ -103,7 +103,7 @@ def run(modules: Iterable[str]) -> tuple[dict[str, str], str]:
         ]  # fmt: skip
         paths = os.pathsep.join(map(str, (_HERE / "preload", _ROOT)))
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "NUMBA"))}
-        environment |= {"PYTHONPATH": paths}
+        environment |= {"PYTHONPATH": paths, "EMULATED_CAPABILITY": capability}
         done = subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True)
         text = done.stdout + done.stderr
         if not outcomes.exists():

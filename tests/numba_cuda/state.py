@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
+import os
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.emulator.memory import Buffer, GlobalMemory
 
-CAPABILITY = (9, 0)
+CAPABILITY = tuple(map(int, os.environ.get("EMULATED_CAPABILITY", "9.0").split(".")))
 # Ranges with smaller numbers may hold addresses of the host.
 _FIRST = 1 << 12
 _RANGE_BITS = 36
