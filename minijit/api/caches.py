@@ -13,9 +13,28 @@ from minijit.runtime.memory_cache import FunctionCache
 
 __all__ = ["clear_caches", "shared_cache"]
 
-_caches: weakref.WeakKeyDictionary[Any, dict[Hashable, FunctionCache]] = weakref.WeakKeyDictionary()
+_ATTRIBUTE = "__minijit_caches__"
 _all: weakref.WeakSet[FunctionCache] = weakref.WeakSet()
 _lock = process_lock()
+
+
+class _Caches:
+    """The caches of one function, kept by the function itself.
+
+    What is cached may refer to the function, through a variable that it reads for example: from
+    elsewhere, even from a weak dictionary, that would keep both alive for ever.
+    """
+
+    __slots__ = ("by_options", "owner")
+
+    def __init__(self, owner: object = None) -> None:
+        # ``functools.wraps`` copies attributes: what it copied belongs to another function.
+        self.owner = None if owner is None else weakref.ref(owner)
+        self.by_options: dict[Hashable, FunctionCache] = {}
+
+    def __reduce__(self) -> Any:
+        """Pickle nothing, where somebody pickles the function by value."""
+        return (_Caches, ())
 
 
 def shared_cache(function: Any, options: Hashable) -> FunctionCache:
@@ -26,10 +45,18 @@ def shared_cache(function: Any, options: Hashable) -> FunctionCache:
     with _lock:
         # Callables of other types may equal each other and compute something else.
         shared = isinstance(function, types.FunctionType)
-        by_options = _caches.setdefault(function, {}) if shared else {}
+        by_options = _caches_of(function).by_options if shared else {}
         cache = by_options.setdefault(options, FunctionCache())
         _all.add(cache)
         return cache
+
+
+def _caches_of(function: types.FunctionType) -> _Caches:
+    found = vars(function).get(_ATTRIBUTE)
+    if not isinstance(found, _Caches) or found.owner is None or found.owner() is not function:
+        found = _Caches(function)
+        setattr(function, _ATTRIBUTE, found)
+    return found
 
 
 def clear_caches() -> None:

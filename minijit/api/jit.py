@@ -16,7 +16,7 @@ from minijit.api.caches import shared_cache
 from minijit.api.keys import RawCall, raw_call, raw_key
 from minijit.api.nested import call_inner
 from minijit.api.stages import Lowered
-from minijit.backends.registry import backend_of, get_backend
+from minijit.backends.registry import backend_of
 from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
 from minijit.graph.events import emit
@@ -26,8 +26,10 @@ from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten
 from minijit.runtime.captured import CapturedArrayChanged
 from minijit.runtime.explain import report_compile, report_miss
+from minijit.runtime.guard import Guard
 from minijit.runtime.memory_cache import Entry, Inner, Program
 from minijit.runtime.plan import Plan
+from minijit.runtime.reads import Surroundings, surroundings
 from minijit.runtime.signature import Signature, abstract_leaf, differences
 
 if TYPE_CHECKING:
@@ -69,12 +71,13 @@ class Jitted(Generic[P, R]):
         if not kwargs and not mode.busy:
             found = self._hits.get(raw_key(args))
             if found is not None:
-                run, entry = found
-                entry.used = self._tick()
-                try:
-                    return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
-                except CapturedArrayChanged:
-                    pass  # traced anew
+                guard, run, entry = found
+                if guard is None or guard():
+                    entry.used = self._tick()
+                    try:
+                        return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
+                    except CapturedArrayChanged:
+                        pass  # traced anew
         return self._call(args, kwargs)
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> R:
@@ -84,21 +87,23 @@ class Jitted(Generic[P, R]):
         if raw is not None:
             found = self._hits.get(raw.key)
             if found is not None:
-                run, entry = found
-                entry.used = self._tick()
-                try:
-                    return run(raw.leaves)  # type: ignore[no-any-return]
-                except CapturedArrayChanged:
-                    pass
+                guard, run, entry = found
+                if guard is None or guard():
+                    entry.used = self._tick()
+                    try:
+                        return run(raw.leaves)  # type: ignore[no-any-return]
+                    except CapturedArrayChanged:
+                        pass
         arguments = self._binder.bind(args, kwargs)
         refuse_leaks(arguments.leaves)
-        signature = self._signature(arguments)
+        around = self._surroundings(arguments)
+        signature = self._signature(arguments, around)
         inputs = _placed(arguments.leaves, signature)  # what it refuses is not traced
-        entry = self._program(arguments, signature)
+        entry = self._program(arguments, signature, around)
         plan = self._plan(entry, inputs)
         run = plan.returning(entry.program.out_tree)
         if raw is not None and not inputs.copies:
-            self._remember(entry, inputs, run, raw, args, kwargs)
+            self._remember(entry, inputs, run, raw, around.guard, args, kwargs)
         plan.copies += inputs.copies
         return cast(R, run(inputs.values))
 
@@ -107,13 +112,15 @@ class Jitted(Generic[P, R]):
         if mode.disabled:
             return self._function(*args, **kwargs)
         arguments = self._binder.bind(args, kwargs)
-        signature = self._signature(arguments)
+        around = self._surroundings(arguments)
+        signature = self._signature(arguments, around)
         # Equal signatures share one inner program.
         inner = self._cache.inner(signature)
         if inner is None:
             inner = self._traced(arguments, signature.avals, self._binder.paths(arguments))
             # A program that captured an outer traced value belongs to that trace alone.
-            if not any(isinstance(value, Tracer) for value in inner[0].captures):
+            outer = any(isinstance(value, Tracer) for value in inner[0].captures)
+            if not outer and around.current():
                 self._cache.keep_inner(signature, inner)
                 self._drop_with_owner(arguments, signature)
         return cast(R, call_inner(inner, arguments.leaves, self._binder.name))
@@ -134,15 +141,17 @@ class Jitted(Generic[P, R]):
     ) -> Lowered:
         """Trace; ``given`` comes before the arguments of every call."""
         arguments = self._binder.bind((*given, *args), kwargs)
-        signature = self._signature(arguments)
-        entry = self._program(arguments, signature)
+        around = self._surroundings(arguments)
+        signature = self._signature(arguments, around)
+        entry = self._program(arguments, signature, around)
 
         def compile_now() -> Plan:
             return self._plan(entry, _placed(arguments.leaves, signature))
 
         def leaves(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> list[Any]:
             bound = self._binder.bind((*given, *call_args), call_kwargs)
-            return _checked(self._signature(bound), signature, bound, self._binder)
+            new = self._signature(bound, self._surroundings(bound))
+            return _checked(new, signature, bound, self._binder)
 
         def call(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> Any:
             # Compiled already, unless they lie in memory in another way than those at first.
@@ -204,7 +213,15 @@ class Jitted(Generic[P, R]):
         numbers, names = self._binder.options
         return Jitted(self._function, (0, *numbers), names, method=True)
 
-    def _signature(self, arguments: Arguments) -> Signature:
+    def _surroundings(self, arguments: Arguments) -> Surroundings:
+        """Return what the function, its static arguments and their callees read."""
+
+        def look() -> Surroundings:
+            return surroundings((self._function, *arguments.values.values()))
+
+        return self._cache.surroundings(arguments.statics, look)
+
+    def _signature(self, arguments: Arguments, around: Surroundings) -> Signature:
         avals = []
         for position, leaf in enumerate(arguments.leaves):
             try:
@@ -212,18 +229,20 @@ class Jitted(Generic[P, R]):
             except (TypeError, OverflowError):
                 abstract_leaf(leaf, self._binder.paths(arguments)[position])
                 raise
-        device = backend_of(arguments.leaves).name
         return Signature(
             arguments.names,
             arguments.treedef,
             tuple(avals),
             arguments.statics,
             config.fingerprint,
-            device,
+            backend_of(arguments.leaves),
+            around.reads,
         )
 
-    def _program(self, arguments: Arguments, signature: Signature) -> Entry:
-        return self._cache.program(signature, lambda: self._trace(arguments, signature))
+    def _program(self, arguments: Arguments, signature: Signature, around: Surroundings) -> Entry:
+        return self._cache.program(
+            signature, lambda: self._trace(arguments, signature), around.current
+        )
 
     def _plan(self, entry: Entry, inputs: Placed) -> Plan:
         program = entry.program
@@ -242,6 +261,7 @@ class Jitted(Generic[P, R]):
         inputs: Placed,
         run: Callable[[Sequence[Any]], Any],
         raw: RawCall,
+        guard: Guard | None,
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> None:
@@ -249,10 +269,10 @@ class Jitted(Generic[P, R]):
         if raw.version != config.version:
             return  # another thread changed the options: these are not those of the key
         key, ordered = raw.key, raw.ordered(run, self._binder, args, kwargs)
-        self._cache.remember(entry, inputs.layouts, key, ordered)
+        self._cache.remember(entry, inputs.layouts, key, ordered, guard)
         shortest = raw_key(args) if not kwargs and not self._binder.has_statics else None
         if shortest is not None:
-            self._cache.remember(entry, inputs.layouts, shortest, run)
+            self._cache.remember(entry, inputs.layouts, shortest, run, guard)
 
     def _trace(self, arguments: Arguments, signature: Signature) -> Program:
         names = self._binder.paths(arguments)
@@ -291,7 +311,7 @@ class Jitted(Generic[P, R]):
 
 
 def _placed(leaves: Sequence[Any], signature: Signature) -> Placed:
-    return runtime.placement.Placed.on(get_backend(signature.device), leaves)
+    return runtime.placement.Placed.on(signature.backend, leaves)
 
 
 def _again(function: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> Any:

@@ -15,7 +15,9 @@ from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import Traced
 from minijit.graph.tree import TreeDef
 from minijit.runtime.captured import Captured
+from minijit.runtime.guard import Guard
 from minijit.runtime.plan import Plan
+from minijit.runtime.reads import Surroundings
 from minijit.runtime.signature import Signature
 
 __all__ = ["Entry", "FunctionCache", "Program"]
@@ -57,8 +59,9 @@ class Entry:
     used: int = 0
 
 
-Hit = tuple[Callable[[Sequence[Any]], Any], Entry]
-"""What a hit needs: how to run a call, and the entry that is thereby used."""
+Hit = tuple[Guard | None, Callable[[Sequence[Any]], Any], Entry]
+"""What a hit needs: whether what the function reads is unchanged, how to run a call, and the entry
+that is thereby used."""
 Inner = tuple[Traced, TreeDef]
 """A function traced for a call inside another one."""
 
@@ -77,6 +80,7 @@ class FunctionCache:
         self._lock = threading.RLock()
         self._pending: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._orphans: deque[Signature] = deque()
+        self._surroundings: dict[Hashable, Surroundings] = {}
         self.tick: Callable[[], int] = itertools.count(1).__next__
         self.hits: dict[Hashable, Hit] = {}
         """By raw key of a call: the short cut of a hit, which marks the entry with ``tick()``."""
@@ -104,12 +108,31 @@ class FunctionCache:
             self._entries.clear()
             self.hits.clear()
             self._inner.clear()
+            self._surroundings.clear()
 
-    def program(self, signature: Signature, trace: Callable[[], Program]) -> Entry:
+    def surroundings(self, statics: Hashable, look: Callable[[], Surroundings]) -> Surroundings:
+        """Return what a function with these static arguments reads, looking again if need be."""
+        known = self._surroundings.get(statics)
+        if known is None or not known.current():
+            known = look()
+            with self._lock:
+                self._surroundings.pop(statics, None)
+                self._surroundings[statics] = known
+                while len(self._surroundings) > _limit():
+                    del self._surroundings[next(iter(self._surroundings))]
+        return known
+
+    def program(
+        self,
+        signature: Signature,
+        trace: Callable[[], Program],
+        still_true: Callable[[], bool] = lambda: True,
+    ) -> Entry:
         """Return the entry of ``signature``, tracing it if it is new.
 
         It is new as well when an array that it captured has been resized. A trace that raises
-        leaves nothing.
+        leaves nothing, nor does one after which the signature is not ``still_true``: what the
+        function reads was changed meanwhile.
         """
         self._drop_orphans()
         with self._once(signature):
@@ -123,6 +146,8 @@ class FunctionCache:
             with self._lock:
                 self.traces += 1
                 self._drop(signature)
+                if not still_true():
+                    return entry
                 self._entries[signature] = entry
                 while len(self._entries) > _limit():
                     self._drop(min(self._entries, key=lambda old: self._entries[old].used))
@@ -150,12 +175,19 @@ class FunctionCache:
             return plan
 
     def remember(
-        self, entry: Entry, layout: Hashable, raw_key: Hashable, run: Callable[[Sequence[Any]], Any]
+        self,
+        entry: Entry,
+        layout: Hashable,
+        raw_key: Hashable,
+        run: Callable[[Sequence[Any]], Any],
+        guard: Guard | None = None,
     ) -> None:
         """Let calls with ``raw_key`` go straight to ``run``, as long as the plan is kept."""
         with self._lock:
             if self._holds(entry) and layout in entry.plans:
-                self.hits[raw_key] = (run, entry)
+                if raw_key in self.hits:  # of what the function read before
+                    self._forget(self.hits[raw_key][-1], raw_key)
+                self.hits[raw_key] = (guard, run, entry)
                 entry.layouts[raw_key] = layout
                 while len(entry.layouts) > _limit():
                     self._forget(entry, next(iter(entry.layouts)))
@@ -207,7 +239,7 @@ class FunctionCache:
             self._forget(entry, raw_key)
 
     def _forget(self, entry: Entry, raw_key: Hashable) -> None:
-        del entry.layouts[raw_key]
+        entry.layouts.pop(raw_key, None)
         self.hits.pop(raw_key, None)
 
     def _once(self, key: Hashable) -> Any:

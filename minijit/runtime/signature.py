@@ -9,11 +9,41 @@ from typing import Any
 
 import numpy as np
 
+from minijit.backends.base import Backend
 from minijit.graph.aval import ShapedArray
+from minijit.graph.identity import Same
 from minijit.graph.trace import abstractify
 from minijit.graph.tree import TreeDef
 
-__all__ = ["Signature", "abstract_leaf", "differences", "static_key", "weak_static_key"]
+__all__ = [
+    "Read",
+    "Signature",
+    "abstract_leaf",
+    "differences",
+    "plain_key",
+    "static_key",
+    "weak_static_key",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """A name that a function reads from its surroundings, and what it stood for.
+
+    Attributes:
+        place: Where the name is bound: the globals of a module, or the cell of a variable.
+        name: The name.
+        key: The value, compared by ``==`` if it is a number, a string or the like, else by
+            identity.
+        title: What to call it in messages.
+        value: The value itself.
+    """
+
+    place: Same
+    name: str
+    key: Hashable
+    title: str = dataclasses.field(compare=False)
+    value: Any = dataclasses.field(compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,7 +56,8 @@ class Signature:
         avals: Type of each leaf.
         statics: ``(name, key)`` of each static argument.
         options: Fingerprint of the configuration.
-        device: Name of the backend.
+        backend: The device; two of one name are two devices.
+        reads: What the function and its callees read of their surroundings.
     """
 
     names: tuple[str, ...]
@@ -34,11 +65,18 @@ class Signature:
     avals: tuple[ShapedArray, ...]
     statics: tuple[tuple[str, Hashable], ...]
     options: Hashable
-    device: str
+    backend: Backend
+    reads: tuple[Read, ...] = ()
 
     def __hash__(self) -> int:
         """Hash without the structure's own (slow) hash of nested containers."""
-        return hash((self.avals, self.statics, self.options, self.device, self.treedef.num_leaves))
+        leaves = self.treedef.num_leaves
+        return hash((self.avals, self.statics, self.options, self.backend, self.reads, leaves))
+
+    @property
+    def device(self) -> str:
+        """Name of the backend."""
+        return self.backend.name
 
 
 def abstract_leaf(value: Any, path: str) -> ShapedArray:
@@ -95,6 +133,18 @@ def weak_static_key(name: str, value: Any) -> Hashable:
     return key
 
 
+def plain_key(value: Any) -> Hashable | None:
+    """Return a key by value of a number, a string or a tuple of such; None for anything else."""
+    if isinstance(value, tuple):
+        plain = type(value) is tuple and all(plain_key(item) is not None for item in value)
+    else:
+        plain = type(value) in _PLAIN or isinstance(value, np.generic)
+    return _typed(value) if plain else None
+
+
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+
+
 def _typed(value: Any) -> Hashable:
     if isinstance(value, tuple):
         return (type(value), *map(_typed, value))
@@ -134,6 +184,11 @@ def differences(new: Signature, old: Signature, names: Sequence[str]) -> list[st
     ]
     if new.options != old.options:
         changes.append("the configuration")
-    if new.device != old.device:
+    before = {(read.place, read.name): read for read in old.reads}
+    for read in new.reads:
+        was = before.get((read.place, read.name))
+        if was is not None and was.key != read.key:
+            changes.append(f"{read.title}: {was.value!r} -> {read.value!r}")
+    if new.backend is not old.backend:
         changes.append(f"the device: {old.device} -> {new.device}")
     return changes

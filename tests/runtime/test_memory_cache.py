@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import minijit
+from minijit.backends.registry import get_backend
 from minijit.graph.config import config
 from minijit.graph.trace import Traced
 from minijit.graph.tree import flatten
@@ -23,7 +24,7 @@ _TREE = flatten((0,))[1]
 
 
 def signature(number: int) -> Signature:
-    return Signature(("x",), _TREE, JAXPR.in_avals, (("n", number),), (), "cpu")
+    return Signature(("x",), _TREE, JAXPR.in_avals, (("n", number),), (), get_backend("cpu"))
 
 
 @dataclasses.dataclass

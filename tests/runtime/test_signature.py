@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.backends.registry import get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.tree import flatten
 from minijit.runtime.signature import Signature, abstract_leaf, differences, static_key
 
 F32 = np.dtype(np.float32)
+CPU, OTHER = get_backend("cpu"), get_backend("cuda-emulated")
 
 
 def signature(*shapes: tuple[int, ...], **statics: Any) -> Signature:
@@ -23,7 +25,7 @@ def signature(*shapes: tuple[int, ...], **statics: Any) -> Signature:
         avals=tuple(ShapedArray(shape, F32) for shape in shapes),
         statics=tuple((name, static_key(name, value)) for name, value in sorted(statics.items())),
         options=(),
-        device="cpu",
+        backend=CPU,
     )
 
 
@@ -33,7 +35,7 @@ def test_equal_parts_are_equal_signatures() -> None:
     assert hash(one) == hash(other)
     assert one != signature((2, 3), n=True)
     assert one != signature((3, 2), n=1)
-    assert one != dataclasses.replace(one, device="cuda")
+    assert one != dataclasses.replace(one, backend=OTHER)
     assert one != dataclasses.replace(one, options=(1,))
 
 
@@ -44,8 +46,8 @@ def test_differences_in_words() -> None:
         "x: f32[2] -> f32[3]",
         "static mode: another value",
     ]
-    assert differences(dataclasses.replace(old, device="cuda"), old, names) == [
-        "the device: cpu -> cuda"
+    assert differences(dataclasses.replace(old, backend=OTHER), old, names) == [
+        "the device: cpu -> cuda-emulated"
     ]
     assert differences(dataclasses.replace(old, options=(1,)), old, names) == ["the configuration"]
     (structure,) = differences(signature((8,)), old, ("x",))
