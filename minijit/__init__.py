@@ -25,6 +25,8 @@ from minijit.graph.config import config
 from minijit.graph.errors import (
     ConcretizationTypeError,
     NonConcreteBooleanIndexError,
+    RecompileLimitError,
+    RecompileWarning,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -53,6 +55,8 @@ __all__ = [
     "Loaded",
     "Lowered",
     "NonConcreteBooleanIndexError",
+    "RecompileLimitError",
+    "RecompileWarning",
     "ShapeDtypeStruct",
     "Tracer",
     "TracerArrayConversionError",

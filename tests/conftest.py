@@ -22,6 +22,8 @@ _ALIGNMENT = 16  # of the widest access
 
 # At import, so that what test modules trace while they are collected is checked as well.
 config.update("checks", True)
+# Many tests compile one function for many types; tests of the warning ask for it.
+config.update("recompile_warning", 0)
 # Tests count compiles, and must not see what others left in the user's folder; a process that a
 # test starts inherits it. Tests of the disk cache name a folder of their own.
 config.update("compilation_cache", "off")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from minijit.api.jit import Jitted
     from minijit.api.stages import Lowered
+    from minijit.runtime.report import CacheEntries, Explanation, Stats
 
 __all__ = ["Bound"]
 
@@ -37,9 +38,17 @@ class Bound:
         """Drop all compiled programs of the method, for all instances."""
         self.__func__.clear_cache()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> Stats:
         """Return counts over all instances; see :meth:`Jitted.stats`."""
         return self.__func__.stats()
+
+    def entries(self) -> CacheEntries:
+        """Return the signatures in the cache, those of all instances."""
+        return self.__func__.entries()
+
+    def explain(self) -> Explanation:
+        """Return why the method was compiled, for all instances; see :meth:`Jitted.explain`."""
+        return self.__func__.explain()
 
     def _cache_size(self) -> int:
         """Return the number of signatures in the cache, those of all instances."""

@@ -46,9 +46,10 @@ def shared_cache(function: Any, options: Hashable) -> FunctionCache:
         # Callables of other types may equal each other and compute something else.
         shared = isinstance(function, types.FunctionType)
         by_options = _caches_of(function).by_options if shared else {}
-        cache = by_options.setdefault(options, FunctionCache())
-        _all.add(cache)
-        return cache
+        if options not in by_options:
+            by_options[options] = FunctionCache(getattr(function, "__code__", None))
+            _all.add(by_options[options])
+        return by_options[options]
 
 
 def _caches_of(function: types.FunctionType) -> _Caches:

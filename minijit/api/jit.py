@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from minijit import runtime
-from minijit.api import load_operations
 from minijit.api.arguments import Arguments, Binder
 from minijit.api.bound import Bound
 from minijit.api.caches import shared_cache
 from minijit.api.keys import RawCall, raw_call, raw_key
 from minijit.api.nested import call_inner
+from minijit.api.programs import Programs
 from minijit.api.stages import Lowered
-from minijit.backends.registry import backend_of
-from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
-from minijit.graph.events import emit
 from minijit.graph.mode import mode
-from minijit.graph.trace import refuse_leaks, trace_function
+from minijit.graph.trace import refuse_leaks
 from minijit.graph.tracer import Tracer
-from minijit.graph.tree import TreeDef, flatten
 from minijit.runtime.captured import CapturedArrayChanged
-from minijit.runtime.explain import report_compile, report_miss
+from minijit.runtime.changes import differences
 from minijit.runtime.guard import Guard
-from minijit.runtime.memory_cache import Entry, Inner, Program
+from minijit.runtime.memory_cache import Entry
 from minijit.runtime.plan import Plan
-from minijit.runtime.reads import Surroundings, surroundings
-from minijit.runtime.signature import Signature, abstract_leaf, differences
+from minijit.runtime.report import CacheEntries, CacheEntry, Explanation, Stats
+from minijit.runtime.signature import Signature
 
 if TYPE_CHECKING:
     from minijit.runtime.placement import Placed
@@ -39,11 +34,6 @@ __all__ = ["Jitted", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_COUNTED = ("kernels", "eager_steps", "host_loops", "host_branches")
-"""What steps of a plan there are; each kind says which it is."""
-_DONE = ("host_steps", "host_reads", "graph_launches")
-"""What the host does for loops and branches that it drives."""
 
 
 class Jitted(Generic[P, R]):
@@ -62,6 +52,7 @@ class Jitted(Generic[P, R]):
         self._binder = Binder(function, static_argnums, static_argnames, method=method)
         self._cache = shared_cache(function, self._binder.statics)
         self._hits, self._tick = self._cache.hits, self._cache.tick
+        self._programs = Programs(function, self._binder, self._cache)
         # Names and documentation only: attributes of a callable could hide those of this object.
         functools.update_wrapper(self, function, updated=())
 
@@ -74,6 +65,7 @@ class Jitted(Generic[P, R]):
                 guard, run, entry = found
                 if guard is None or guard():
                     entry.used = self._tick()
+                    entry.hits += 1
                     try:
                         return run(args)  # type: ignore[no-any-return]  # cast() would cost a call
                     except CapturedArrayChanged:
@@ -90,17 +82,18 @@ class Jitted(Generic[P, R]):
                 guard, run, entry = found
                 if guard is None or guard():
                     entry.used = self._tick()
+                    entry.hits += 1
                     try:
                         return run(raw.leaves)  # type: ignore[no-any-return]
                     except CapturedArrayChanged:
                         pass
         arguments = self._binder.bind(args, kwargs)
         refuse_leaks(arguments.leaves)
-        around = self._surroundings(arguments)
-        signature = self._signature(arguments, around)
+        around = self._programs.surroundings(arguments)
+        signature = self._programs.signature(arguments, around)
         inputs = _placed(arguments.leaves, signature)  # what it refuses is not traced
-        entry = self._program(arguments, signature, around)
-        plan = self._plan(entry, inputs)
+        entry = self._programs.program(arguments, signature, around, called=True)
+        plan = self._programs.plan(entry, inputs, called=True)
         run = plan.returning(entry.program.out_tree)
         if raw is not None and not inputs.copies:
             self._remember(entry, inputs, run, raw, around.guard, args, kwargs)
@@ -112,17 +105,17 @@ class Jitted(Generic[P, R]):
         if mode.disabled:
             return self._function(*args, **kwargs)
         arguments = self._binder.bind(args, kwargs)
-        around = self._surroundings(arguments)
-        signature = self._signature(arguments, around)
+        around = self._programs.surroundings(arguments)
+        signature = self._programs.signature(arguments, around)
         # Equal signatures share one inner program.
         inner = self._cache.inner(signature)
         if inner is None:
-            inner = self._traced(arguments, signature.avals, self._binder.paths(arguments))
+            inner = self._programs.traced(arguments, signature.avals, self._binder.paths(arguments))
             # A program that captured an outer traced value belongs to that trace alone.
             outer = any(isinstance(value, Tracer) for value in inner[0].captures)
             if not outer and around.current():
                 self._cache.keep_inner(signature, inner)
-                self._drop_with_owner(arguments, signature)
+                self._programs.drop_with_owner(arguments, signature)
         return cast(R, call_inner(inner, arguments.leaves, self._binder.name))
 
     def __repr__(self) -> str:
@@ -141,22 +134,24 @@ class Jitted(Generic[P, R]):
     ) -> Lowered:
         """Trace; ``given`` comes before the arguments of every call."""
         arguments = self._binder.bind((*given, *args), kwargs)
-        around = self._surroundings(arguments)
-        signature = self._signature(arguments, around)
-        entry = self._program(arguments, signature, around)
+        around = self._programs.surroundings(arguments)
+        signature = self._programs.signature(arguments, around)
+        entry = self._programs.program(arguments, signature, around)
 
         def compile_now() -> Plan:
-            return self._plan(entry, _placed(arguments.leaves, signature))
+            return self._programs.plan(entry, _placed(arguments.leaves, signature))
 
         def leaves(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> list[Any]:
             bound = self._binder.bind((*given, *call_args), call_kwargs)
-            new = self._signature(bound, self._surroundings(bound))
+            new = self._programs.signature(bound, self._programs.surroundings(bound))
             return _checked(new, signature, bound, self._binder)
 
         def call(call_args: Sequence[Any], call_kwargs: dict[str, Any]) -> Any:
             # Compiled already, unless they lie in memory in another way than those at first.
             inputs = _placed(leaves(call_args, call_kwargs), signature)
-            return self._plan(entry, inputs).returning(entry.program.out_tree)(inputs.values)
+            return self._programs.plan(entry, inputs).returning(entry.program.out_tree)(
+                inputs.values
+            )
 
         return Lowered(entry.program, compile_now, call, leaves, signature)
 
@@ -164,31 +159,34 @@ class Jitted(Generic[P, R]):
         """Drop all compiled programs of this function."""
         self._cache.clear()
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> Stats:
         """Return counts of what this function's programs consist of, so that nothing is silent.
 
-        ``signatures`` in the cache, ``traces`` so far, ``plans`` compiled (one for each memory
-        layout), and over these plans ``kernels``, ``eager_steps`` that the array library runs,
-        ``host_loops`` and ``host_branches`` whose steps are launched one by one, since no kernel
-        holds them. What bodies and branches consist of counts as well, once, however often a call
-        runs it.
+        ``signatures`` in the cache, ``traces`` so far, ``hits`` of the signatures in the cache,
+        ``compiles`` so far, ``evictions`` of signatures to make room, ``plans`` compiled (one for
+        each memory layout), and over these plans ``kernels``, ``eager_steps`` that the array
+        library runs, ``host_loops`` and ``host_branches`` whose steps are launched one by one,
+        since no kernel holds them, and ``bytes`` that they hold. What bodies and branches consist
+        of counts as well, once, however often a call runs it.
 
         What all calls of these plans did so far: ``host_steps`` of such loops, ``host_reads`` of
         conditions and branch numbers for which the host waited, ``graph_launches``, each in the
         place of the kernels of several steps, and ``copies`` of arguments to the device.
+
+        It is a dict, and prints as a table.
         """
-        plans = self._cache.all_plans()
-        steps = [step for plan in plans for step in plan.every_step]
-        kinds = Counter(step.counted for step in steps)
-        done = sum((step.work.so_far() for step in steps if step.work is not None), Counter[str]())
-        return {
-            "signatures": len(self._cache),
-            "traces": self._cache.traces,
-            "plans": len(plans),
-            **{name: kinds[name] for name in _COUNTED},
-            **{name: done[name] for name in _DONE},
-            "copies": sum(plan.copies for plan in plans),
-        }
+        return Stats.of(self._cache)
+
+    def entries(self) -> CacheEntries:
+        """Return the signatures in the cache, the least recently used first."""
+        return CacheEntries(map(CacheEntry.of, self._cache.entries()))
+
+    def explain(self) -> Explanation:
+        """Return why this function was compiled: what changed, how often, and what to do.
+
+        It prints as a list; the last 64 misses are kept, and all are counted.
+        """
+        return Explanation.of(self._binder.name, self._cache)
 
     def _cache_size(self) -> int:
         """Return the number of signatures in the cache."""
@@ -213,48 +211,6 @@ class Jitted(Generic[P, R]):
         numbers, names = self._binder.options
         return Jitted(self._function, (0, *numbers), names, method=True)
 
-    def _surroundings(self, arguments: Arguments) -> Surroundings:
-        """Return what the function, its static arguments and their callees read."""
-
-        def look() -> Surroundings:
-            return surroundings((self._function, *arguments.values.values()))
-
-        return self._cache.surroundings(arguments.statics, look)
-
-    def _signature(self, arguments: Arguments, around: Surroundings) -> Signature:
-        avals = []
-        for position, leaf in enumerate(arguments.leaves):
-            try:
-                avals.append(abstract_leaf(leaf, ""))
-            except (TypeError, OverflowError):
-                abstract_leaf(leaf, self._binder.paths(arguments)[position])
-                raise
-        return Signature(
-            arguments.names,
-            arguments.treedef,
-            tuple(avals),
-            arguments.statics,
-            config.fingerprint,
-            backend_of(arguments.leaves),
-            around.reads,
-        )
-
-    def _program(self, arguments: Arguments, signature: Signature, around: Surroundings) -> Entry:
-        return self._cache.program(
-            signature, lambda: self._trace(arguments, signature), around.current
-        )
-
-    def _plan(self, entry: Entry, inputs: Placed) -> Plan:
-        program = entry.program
-
-        def build() -> Plan:
-            with report_compile(self._binder.name, entry.signature):
-                return runtime.pipeline.compile_plan(
-                    program.jaxpr, inputs.layouts, inputs.backend, entry.captured
-                )
-
-        return self._cache.plan(entry, inputs.layouts, build)
-
     def _remember(
         self,
         entry: Entry,
@@ -274,41 +230,6 @@ class Jitted(Generic[P, R]):
         if shortest is not None:
             self._cache.remember(entry, inputs.layouts, shortest, run, guard)
 
-    def _trace(self, arguments: Arguments, signature: Signature) -> Program:
-        names = self._binder.paths(arguments)
-        report_miss(self._binder.name, signature, self._cache.signatures(), names)
-        # `lower` may be called while another function is traced: this program is not part of it.
-        traced, out_tree = self._traced(arguments, signature.avals, names, alone=True)
-        self._drop_with_owner(arguments, signature)
-        return Program(traced.jaxpr, out_tree, names)
-
-    def _drop_with_owner(self, arguments: Arguments, signature: Signature) -> None:
-        """Keep programs of a method no longer than the instance, where its key does not either."""
-        owner = arguments.values.get(self._binder.owner or "")
-        if getattr(type(owner), "__weakrefoffset__", 0):
-            self._cache.drop_with(owner, signature)
-
-    def _traced(
-        self,
-        arguments: Arguments,
-        avals: Sequence[ShapedArray],
-        names: Sequence[str],
-        *,
-        alone: bool = False,
-    ) -> Inner:
-        emit("trace", function=self._binder.name)
-        trees: list[TreeDef] = []
-
-        def flat(leaves: list[Tracer]) -> list[Any]:
-            result = self._binder.call(self._function, arguments, leaves)
-            results, tree = flatten(result)
-            trees.append(tree)
-            return results
-
-        load_operations()
-        traced = trace_function(flat, avals, names, self._binder.name, alone=alone)
-        return traced, trees[0]
-
 
 def _placed(leaves: Sequence[Any], signature: Signature) -> Placed:
     return runtime.placement.Placed.on(signature.backend, leaves)
@@ -320,7 +241,7 @@ def _again(function: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> A
 
 def _checked(new: Signature, old: Signature, bound: Arguments, binder: Binder) -> list[Any]:
     if new != old:
-        changes = "; ".join(differences(new, old, binder.paths(bound)))
+        changes = "; ".join(map(str, differences(new, old, binder.paths(bound))))
         raise TypeError(f"{binder.name} was compiled for other arguments: {changes}")
     return bound.leaves
 

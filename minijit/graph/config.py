@@ -27,7 +27,11 @@ class Settings:
         debug_nans: Raise ``FloatingPointError`` when an output holds NaN.
         log_compiles: Log one line for each compile.
         explain_cache_misses: Log why a call had to be traced again.
+        recompile_warning: Compiles of one function after which to warn, and at each eightfold. 0:
+            never.
+        max_compiles: Most compiles of one function; a call that needs more raises. 0: no limit.
         cache_entries: Most signatures kept in memory; the least recently used goes first.
+        cache_bytes: Most bytes of a function's programs in memory, as estimated; the same.
         num_threads: CPU threads; 0 takes one for each available core.
         compilation_cache: Compiled kernels on disk: ``"rw"``, ``"ro"`` to write none, ``"off"``.
         compilation_cache_dir: Their folder; ``""`` is the user's cache folder.
@@ -43,7 +47,10 @@ class Settings:
     debug_nans: bool = False
     log_compiles: bool = False
     explain_cache_misses: bool = False
+    recompile_warning: int = 8
+    max_compiles: int = 0
     cache_entries: int = 4096
+    cache_bytes: int = 2**30
     num_threads: int = 0
     compilation_cache: Literal["rw", "ro", "off"] = "rw"
     compilation_cache_dir: str = ""
@@ -52,14 +59,15 @@ class Settings:
     persistent_cache_min_compile_time_secs: float = 0.0
 
     @property
-    def fingerprint(self) -> tuple[object, ...]:
-        """The options that change what a function compiles to."""
-        return (self.default_float, self.default_int, self.checks, self.debug_nans)
+    def fingerprint(self) -> tuple[tuple[str, object], ...]:
+        """The options that change what a function compiles to, by name."""
+        names = ("default_float", "default_int", "checks", "debug_nans")
+        return tuple((name, getattr(self, name)) for name in names)
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 _SHARED = frozenset(
-    {"cache_entries", "num_threads"}
+    {"cache_entries", "cache_bytes", "num_threads"}
     | {name for name in _FIELDS if name.startswith(("compilation_cache", "persistent_cache"))}
 )
 """Options of what all threads share, caches and the pool: a block sets them for all."""
@@ -68,7 +76,7 @@ _VARIABLES = {name: f"MINIJIT_{name.upper()}" for name in _FIELDS} | {
     "compilation_cache_dir": "MINIJIT_CACHE_DIR",
 }
 """Variables of the environment: two that everybody sets are short."""
-_versions: dict[tuple[str, tuple[object, ...]], int] = {}
+_versions: dict[tuple[str, object], int] = {}
 _Block = Mapping[str, Any]
 
 
@@ -227,7 +235,10 @@ _CHOICES = {
     "compilation_cache": ("rw", "ro", "off"),
 }
 _RANGES: dict[str, tuple[float, float]] = {
+    "recompile_warning": (0, 2**31 - 1),
+    "max_compiles": (0, 2**31 - 1),
     "cache_entries": (1, 2**31 - 1),
+    "cache_bytes": (0, 2**63 - 1),
     "num_threads": (0, 1024),
     "compilation_cache_max_size": (-1, 2**63 - 1),
     "persistent_cache_min_entry_size_bytes": (-1, 2**63 - 1),

@@ -6,6 +6,8 @@ __all__ = [
     "CacheWarning",
     "ConcretizationTypeError",
     "NonConcreteBooleanIndexError",
+    "RecompileLimitError",
+    "RecompileWarning",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
@@ -79,3 +81,14 @@ class CacheWarning(UserWarning):
     Results are right all the same: what is not found is compiled. The message names the file or
     folder, and what to do.
     """
+
+
+class RecompileWarning(UserWarning):
+    """One function was compiled 8, 64, 512 ... times: see ``config.recompile_warning``.
+
+    The message says what changed most often and what to do about it; ``f.explain()`` lists all.
+    """
+
+
+class RecompileLimitError(RuntimeError):
+    """A call needed one compile more than ``config.max_compiles`` allows for a function."""

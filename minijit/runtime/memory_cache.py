@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from types import CodeType
 from typing import Any
 
 from minijit.graph.config import config
@@ -15,6 +16,7 @@ from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.trace import Traced
 from minijit.graph.tree import TreeDef
 from minijit.runtime.captured import Captured
+from minijit.runtime.explain import History
 from minijit.runtime.guard import Guard
 from minijit.runtime.plan import Plan
 from minijit.runtime.reads import Surroundings
@@ -49,6 +51,8 @@ class Entry:
         plans: By layout, the oldest first.
         layouts: By raw key of a call that goes straight to a plan, that plan's layout.
         used: When it was used last, by the cache's clock.
+        hits: How many calls found it compiled.
+        compile_seconds: What compiling its plans took.
     """
 
     signature: Signature
@@ -57,6 +61,13 @@ class Entry:
     plans: dict[Hashable, Plan] = dataclasses.field(default_factory=dict)
     layouts: dict[Hashable, Hashable] = dataclasses.field(default_factory=dict)
     used: int = 0
+    hits: int = 0
+    compile_seconds: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """What its plans hold in memory, as estimated."""
+        return sum(plan.nbytes for plan in self.plans.values())
 
 
 Hit = tuple[Guard | None, Callable[[Sequence[Any]], Any], Entry]
@@ -70,11 +81,13 @@ class FunctionCache:
     """Entries of one function.
 
     Every signature is traced once and every layout compiled once, however many threads ask.
-    ``config.cache_entries`` bounds the signatures, and for each the plans and the short cuts.
+    ``config.cache_entries`` bounds the signatures, and for each the plans and the short cuts;
+    ``config.cache_bytes`` what all plans hold.
     """
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, code: CodeType | None = None) -> None:
+        """Start empty; ``code`` is the function's, if it is a Python function."""
+        self.history = History(code)
         self._entries: dict[Signature, Entry] = {}
         self._inner: dict[Signature, tuple[Inner, Captured]] = {}
         self._lock = threading.RLock()
@@ -94,8 +107,12 @@ class FunctionCache:
 
     def signatures(self) -> list[Signature]:
         """Return the signatures, least recently used first."""
+        return [entry.signature for entry in self.entries()]
+
+    def entries(self) -> list[Entry]:
+        """Return the entries, least recently used first."""
         with self._lock:
-            return sorted(self._entries, key=lambda signature: self._entries[signature].used)
+            return sorted(self._entries.values(), key=lambda entry: entry.used)
 
     def all_plans(self) -> list[Plan]:
         """Return the compiled plans of all entries."""
@@ -150,7 +167,7 @@ class FunctionCache:
                     return entry
                 self._entries[signature] = entry
                 while len(self._entries) > _limit():
-                    self._drop(min(self._entries, key=lambda old: self._entries[old].used))
+                    self._evict()
             return entry
 
     def plan(self, entry: Entry, layout: Hashable, build: Callable[[], Plan]) -> Plan:
@@ -172,6 +189,9 @@ class FunctionCache:
                     entry.plans[layout] = plan
                     while len(entry.plans) > _limit():
                         self._drop_plan(entry, next(iter(entry.plans)))
+                    # The plan at hand stays, however large it is.
+                    while len(self._entries) > 1 and self._nbytes() > config.cache_bytes:
+                        self._evict()
             return plan
 
     def remember(
@@ -223,6 +243,20 @@ class FunctionCache:
             with self._lock:
                 self._drop(signature)
                 self._inner.pop(signature, None)
+
+    def hit_count(self) -> int:
+        """Return how many calls found a program, of the entries that are still here."""
+        with self._lock:
+            return sum(entry.hits for entry in self._entries.values())
+
+    def _nbytes(self) -> int:
+        return sum(entry.nbytes for entry in self._entries.values())
+
+    def _evict(self) -> None:
+        """Drop the least recently used entry to make room."""
+        signature = min(self._entries, key=lambda old: self._entries[old].used)
+        self.history.evicted(signature)
+        self._drop(signature)
 
     def _holds(self, entry: Entry) -> bool:
         return self._entries.get(entry.signature) is entry

@@ -98,7 +98,9 @@ def compile_plan(
         backend, optimized, parts, known, partial(compile_plan, check_nans=False, build=build)
     )
     checks = config.debug_nans if check_nans is None else check_nans
-    return _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
+    plan = _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
+    plan.code_bytes = sum(_code_bytes.get(each, 0) for step in compiled for _, _, each in step)
+    return plan
 
 
 def _step(name: str, run: Callable[[], _T]) -> _T:
@@ -135,6 +137,7 @@ def _lower(
 
 # Kernels live as long as a plan uses them: what the caches drop is gone.
 _launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+_code_bytes: weakref.WeakKeyDictionary[Launcher, int] = weakref.WeakKeyDictionary()
 _launchers_lock = process_lock()
 
 
@@ -150,6 +153,7 @@ def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
         launcher = _step("load", lambda: backend.load(source, binary, build))
         with _launchers_lock:
             launcher = _launchers.setdefault(key, launcher)
+            _code_bytes[launcher] = len(binary.code)
     return launcher
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan"]
 
+_STEP_BYTES = 4096
+"""What a step holds besides source and machine code: kernel IR, launch arguments, allocators."""
+
 
 class Plan:
     """The steps of a compiled signature; :attr:`run` maps flat arguments to flat results."""
@@ -55,6 +58,8 @@ class Plan:
         self.results = tuple(results)
         self._blank = [None] * (slots - self.arguments - len(consts))
         self._name = name
+        self.code_bytes = 0
+        """Machine code of its kernels; the compiler fills it in."""
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
         run: Callable[[Sequence[Any]], list[Any]]
@@ -85,6 +90,17 @@ class Plan:
         Of branches it counts the costliest, of a loop that ends when a condition fails one step.
         """
         return sum(step.traffic for step in self.steps)
+
+    @property
+    def nbytes(self) -> int:
+        """What the plan holds in memory: machine code, sources, and an estimate of the rest."""
+        own = sum(
+            _STEP_BYTES + (len(step.source.text) if isinstance(step, KernelStep) else 0)
+            for step in self.steps
+        )
+        return (
+            self.code_bytes + own + sum(plan.nbytes for step in self.steps for plan in step.plans)
+        )
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         values = [*args, *self.consts, *self._blank]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ __all__ = [
     "Read",
     "Signature",
     "abstract_leaf",
-    "differences",
     "plain_key",
     "static_key",
     "weak_static_key",
@@ -55,7 +54,7 @@ class Signature:
         treedef: Structure of their values.
         avals: Type of each leaf.
         statics: ``(name, key)`` of each static argument.
-        options: Fingerprint of the configuration.
+        options: The options that change code, by name.
         backend: The device; two of one name are two devices.
         reads: What the function and its callees read of their surroundings.
     """
@@ -64,7 +63,7 @@ class Signature:
     treedef: TreeDef
     avals: tuple[ShapedArray, ...]
     statics: tuple[tuple[str, Hashable], ...]
-    options: Hashable
+    options: tuple[tuple[str, object], ...]
     backend: Backend
     reads: tuple[Read, ...] = ()
 
@@ -161,34 +160,3 @@ def _fields(value: Any) -> tuple[Hashable, ...]:
         return ()
     compared = (field.name for field in dataclasses.fields(value) if field.compare)
     return tuple(_typed(getattr(value, name)) for name in compared)
-
-
-def differences(new: Signature, old: Signature, names: Sequence[str]) -> list[str]:
-    """Return in words how ``new`` differs from ``old``.
-
-    Args:
-        new: The signature that missed.
-        old: One that is in the cache.
-        names: What the user calls the leaves of ``new``.
-    """
-    if (new.names, new.treedef) != (old.names, old.treedef):
-        return [f"the structure of the arguments: {old.treedef} -> {new.treedef}"]
-    changes = [
-        f"{name}: {before} -> {after}"
-        for name, before, after in zip(names, old.avals, new.avals, strict=True)
-        if before != after
-    ]
-    known = dict(old.statics)
-    changes += [
-        f"static {name}: another value" for name, key in new.statics if known.get(name) != key
-    ]
-    if new.options != old.options:
-        changes.append("the configuration")
-    before = {(read.place, read.name): read for read in old.reads}
-    for read in new.reads:
-        was = before.get((read.place, read.name))
-        if was is not None and was.key != read.key:
-            changes.append(f"{read.title}: {was.value!r} -> {read.value!r}")
-    if new.backend is not old.backend:
-        changes.append(f"the device: {old.device} -> {new.device}")
-    return changes

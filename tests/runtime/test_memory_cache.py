@@ -30,6 +30,7 @@ def signature(number: int) -> Signature:
 @dataclasses.dataclass
 class FakePlan:
     name: str
+    nbytes: int = 1
 
 
 class Failed(Exception):

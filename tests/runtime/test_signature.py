@@ -11,7 +11,7 @@ import pytest
 from minijit.backends.registry import get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.tree import flatten
-from minijit.runtime.signature import Signature, abstract_leaf, differences, static_key
+from minijit.runtime.signature import Signature, abstract_leaf, static_key
 
 F32 = np.dtype(np.float32)
 CPU, OTHER = get_backend("cpu"), get_backend("cuda-emulated")
@@ -36,29 +36,7 @@ def test_equal_parts_are_equal_signatures() -> None:
     assert one != signature((2, 3), n=True)
     assert one != signature((3, 2), n=1)
     assert one != dataclasses.replace(one, backend=OTHER)
-    assert one != dataclasses.replace(one, options=(1,))
-
-
-def test_differences_in_words() -> None:
-    old = signature((8,), (2,), mode="a", n=1)
-    names = ("params['w']", "x")
-    assert differences(signature((8,), (3,), mode="b", n=1), old, names) == [
-        "x: f32[2] -> f32[3]",
-        "static mode: another value",
-    ]
-    assert differences(dataclasses.replace(old, backend=OTHER), old, names) == [
-        "the device: cpu -> cuda-emulated"
-    ]
-    assert differences(dataclasses.replace(old, options=(1,)), old, names) == ["the configuration"]
-    (structure,) = differences(signature((8,)), old, ("x",))
-    assert structure.startswith("the structure of the arguments")
-    assert differences(old, old, names) == []
-
-
-def test_weakness_is_a_difference() -> None:
-    old = signature(())
-    new = dataclasses.replace(old, avals=(ShapedArray((), F32, weak_type=True),))
-    assert differences(new, old, ("s",)) == ["s: f32[] -> f32[]*"]
+    assert one != dataclasses.replace(one, options=(("checks", True),))
 
 
 def test_abstract_leaves() -> None:
