@@ -1,7 +1,7 @@
 """Power iteration: the first principal component of handwritten digits.
 
-A step is a matrix product, which BLAS or cuBLAS does, and a normalisation; the host drives the loop
-until the direction stands still. The data are the 1797 digits that scikit-learn's wheel contains.
+A step is a product with a matrix and a normalisation; all of them run in one kernel, until the
+direction stands still. The data are the 1797 digits that scikit-learn's wheel contains.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A recurrent network reads handwritten digits row by row: a matrix product in the body of a scan.
 
 The recurrent weights are random and stay so, only what reads the last state is fitted, by least
-squares (H. Jaeger, "The echo state approach", 2001). The array library does the products of each
-step, and what follows them is one kernel. The data are the 1797 digits that scikit-learn's wheel
-contains.
+squares (H. Jaeger, "The echo state approach", 2001). All steps are one kernel, which keeps both
+matrices near. The data are the 1797 digits that scikit-learn's wheel contains.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from minijit.graph.tree import flatten
 from minijit.lowering.cells import cells_of
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
+from minijit.lowering.products import loop_products
 from minijit.runtime.pipeline import optimize, plan_partition
 from minijit.runtime.tactics import tactics_of
 
@@ -163,6 +164,9 @@ def _launches(body: Jaxpr, backend: Backend) -> int | None:
 def _in_kernel(eqn: JaxprEqn) -> LoopReport:
     cells = cells_of(eqn)
     along = "element by element" if cells is None else f"row by row, {cells.columns} values each"
+    products = len(loop_products(eqn))
+    if products:
+        along += f", multiplied by {products} {'matrix' if products == 1 else 'matrices'}"
     how = "a branch in the kernel" if eqn.primitive.kind is Kind.BRANCH else "in kernel"
     inner = tuple(
         _in_kernel(each)

@@ -41,6 +41,7 @@ class _Recorder(CpuBackend):
 
     few_rows = CudaBackend.few_rows
     most_columns = CudaBackend.most_columns
+    most_matrix_bytes = CudaBackend.most_matrix_bytes
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}

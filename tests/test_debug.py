@@ -51,6 +51,12 @@ def powered(w: Any, v: Any) -> Any:
     )[0]
 
 
+def squared(w: Any) -> Any:
+    return lax.while_loop(
+        lambda s: s[1] > 0.1, lambda s: (s[0] @ s[0], s[1] * 0.5), (w, np.float32(1))
+    )[0]
+
+
 def diffused(x: Any) -> Any:
     return lax.fori_loop(0, 5, lambda _, u: u + jnp.roll(u, 1), x)
 
@@ -67,6 +73,12 @@ IN_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, str]] = {
     "scan": (smoothed, (X,), "scan", "in kernel, element by element"),
     "while": (halved, (np.float32(9),), "while", "in kernel, element by element"),
     "rows": (normalised, (X,), "scan", "in kernel, row by row, 4 values each"),
+    "product": (
+        powered,
+        (W, X[0]),
+        "while",
+        "in kernel, row by row, 4 values each, multiplied by 1 matrix",
+    ),
     "cond": (chosen, (True, X), "cond", "a branch in the kernel, element by element"),
     "cond-rows": (centred, (True, X), "cond", "a branch in the kernel, row by row, 4 values each"),
 }
@@ -87,7 +99,9 @@ def test_in_kernel(name: str) -> None:
 
 
 DRIVEN: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, tuple[str, ...]]] = {
-    "while": (powered, (W, X[0]), "matmul is run by the array library", ("condition", "each step")),
+    "while": (
+        squared, (W,), "both factors of a matmul change at each step", ("condition", "each step"),
+    ),
     "stencil": (
         diffused, (X[0],),
         "a step reads other elements of what it carries than its own", ("each step",),
@@ -130,13 +144,13 @@ def test_nested_loops_stand_indented_in_their_loop() -> None:
 
 
 def test_a_loop_in_a_host_driven_body_is_in_that_bodys_report() -> None:
-    def mixed(w: Any, x: Any) -> Any:
+    def mixed(x: Any) -> Any:
         def step(h: Any, row: Any) -> tuple[Any, None]:
-            return lax.fori_loop(0, 3, lambda _, z: jnp.tanh(z), h @ w + row), None
+            return lax.fori_loop(0, 3, lambda _, z: jnp.tanh(z), jnp.roll(h, 1) + row), None
 
         return lax.scan(step, x[0], x)[0]
 
-    (outer,) = explain_fusion(mixed, W, X).loops
+    (outer,) = explain_fusion(mixed, X).loops
     ((title, body),) = outer.bodies
     (inner,) = body.loops
     assert title == "each step"

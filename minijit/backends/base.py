@@ -48,6 +48,8 @@ class Backend(Protocol):
     """How many arrays one kernel may read and write."""
     most_columns: int
     """How long a row may be that a loop in a kernel keeps from step to step."""
+    most_matrix_bytes: int
+    """How large the matrices may be together that a loop in a kernel multiplies rows with."""
     steps_ahead: int
     """How many steps of a while loop are launched at most before the host reads whether they were
     due: 1 where launches return when they have finished."""

@@ -14,6 +14,7 @@ from minijit.graph.index import Affine
 
 __all__ = [
     "NOT_YET",
+    "Contraction",
     "Kind",
     "Monoid",
     "Part",
@@ -105,6 +106,23 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Contraction:
+    """How an operation of two arrays sums products of their elements.
+
+    Attributes:
+        terms: ``(operand_avals)`` -> the number of products that are added up.
+        factors: ``(index, operand_avals, term)`` -> the index of each operand at the term of that
+            number of the result at ``index``.
+    """
+
+    terms: Callable[[Sequence[ShapedArray]], int]
+    factors: Callable[
+        [tuple[Affine, ...], Sequence[ShapedArray], Affine],
+        tuple[tuple[Affine, ...], tuple[Affine, ...]],
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unsupported:
     """A rule that does not exist, and why."""
 
@@ -141,6 +159,7 @@ class Primitive:
         view: ``(index, operand_aval, params, extents)`` -> the operand's index where the result is
             read at ``index``; ``extents`` are those of the iteration space (view).
         parts: ``(index, operand_avals, params)`` -> a ``Part`` sequence (piecewise).
+        contraction: How it sums products, so that loops in kernels may do it (library).
         flops: Operations for one element of the result (of the operand for a reduction); above 4
             it is worth storing a value rather than computing it twice.
         multiple_results: Whether it returns a tuple.
@@ -169,6 +188,7 @@ class Primitive:
         Callable[[tuple[Affine, ...], Sequence[ShapedArray], Mapping[str, Any]], tuple[Part, ...]]
         | None
     ) = None
+    contraction: Contraction | None = None
     flops: int = 1
     multiple_results: bool = False
     samples: tuple[tuple[float, float], ...] = ()

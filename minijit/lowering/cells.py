@@ -10,19 +10,20 @@ from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from minijit.graph.primitive import Kind
 from minijit.lowering.demand import Blocked
+from minijit.lowering.products import LoopProduct, loop_products
 
-__all__ = ["Cells", "cells_of"]
+__all__ = ["Cells", "cells_of", "refuse_dear"]
 
 _Index = tuple[Affine, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cells:
-    """The arrays that the reductions inside run over.
+    """The arrays whose rows are reduced or multiplied inside.
 
     Attributes:
         shape: Their shape.
-        axes: The axes that are reduced.
+        axes: The axes along which a row lies.
     """
 
     shape: tuple[int, ...]
@@ -70,10 +71,11 @@ class Cells:
 
 
 def cells_of(eqn: JaxprEqn) -> Cells | None:
-    """Return what a loop or a branch reduces, None where it does not.
+    """Return the rows that a loop or a branch reduces or multiplies, None where it does not.
 
     Raises:
-        Blocked: it reduces arrays of several shapes, or along several axes.
+        Blocked: they are rows of several shapes, or along several axes, or a product is none of a
+            row with a matrix.
     """
     found = {
         Cells(inner.invars[0].aval.shape, tuple(inner.params["axes"]))
@@ -81,9 +83,47 @@ def cells_of(eqn: JaxprEqn) -> Cells | None:
         for inner in _equations(body)
         if inner.primitive.kind is Kind.REDUCTION
     }
+    products = [product for product in loop_products(eqn) if product.row is not None]
+    found.update(_factor(product) for product in products if product.computed)
+    if not found:
+        found.update(_result(product) for product in products)
     if len(found) > 1:
-        raise Blocked(eqn, "its body reduces arrays of several shapes, or along several axes")
+        raise Blocked(
+            eqn, "its body reduces or multiplies rows of several shapes, or along several axes"
+        )
     return found.pop() if found else None
+
+
+def refuse_dear(
+    eqn: JaxprEqn, cells: Cells | None, most_columns: int, most_matrix_bytes: int
+) -> None:
+    """Raise ``Blocked`` for a loop or a branch over ``cells`` that the host had better drive."""
+    if cells is not None and cells.columns > most_columns:
+        why = f"rows of {cells.columns} values are more than a loop keeps: {most_columns}"
+        raise Blocked(eqn, why)
+    products = loop_products(eqn)
+    for product in products:
+        if not product.looped:
+            raise Blocked(eqn, f"{product.eqn.primitive.name} is run by the array library")
+    size = sum(product.matrix.nbytes for product in products)
+    if size > most_matrix_bytes:
+        why = f"matrices of {size} bytes are more than a loop keeps: {most_matrix_bytes}"
+        raise Blocked(eqn, f"{why}; the array library multiplies with them")
+
+
+def _factor(product: LoopProduct) -> Cells:
+    """Return the rows of the factor that changes."""
+    shape = product.eqn.invars[product.row or 0].aval.shape
+    return Cells(shape, (len(shape) - 1 if product.row == 0 else max(len(shape) - 2, 0),))
+
+
+def _result(product: LoopProduct) -> Cells:
+    """Return the rows of the result, or with a vector for the matrix those of the other factor."""
+    if len(product.matrix.shape) < 2:
+        return _factor(product)
+    shape = product.eqn.outvars[0].aval.shape
+    vectors = product.row == 1 and len(product.eqn.invars[1].aval.shape) > 1
+    return Cells(shape, (len(shape) - 2 if vectors else len(shape) - 1,))
 
 
 def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

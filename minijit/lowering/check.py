@@ -13,6 +13,8 @@ from minijit.lowering.kernel_ir import (
     Map,
     Node,
     Operand,
+    Place,
+    Product,
     Reduce,
     Role,
     Store,
@@ -106,6 +108,9 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
                 raise KernelError("a reduction is on the level of rows")
             if not len(statement.args) == len(statement.accumulators) == statement.monoid.arity:
                 raise KernelError("a reduction has one argument and one accumulator a component")
+        case Product():
+            operands = () if isinstance(statement.row, Place) else (statement.row,)
+            _check_product(kernel, statement)
         case Store():
             operands = (statement.value,)
             _check_access(kernel, statement, Role.OUTPUT)
@@ -118,7 +123,25 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
             raise KernelError(f"{operand.name} exists more often than what is computed from it")
 
 
-def _check_access(kernel: Kernel, access: Load | Store, role: Role) -> None:
+def _check_product(kernel: Kernel, product: Product) -> None:
+    """Check that a product is one of a row with a matrix that rows share."""
+    if len(kernel.cols) != 1 or product.out.level is not Level.CELL:
+        raise KernelError("a product has the cells of a row along one dimension")
+    if kernel.spans[product.dim] != product.terms:
+        raise KernelError(f"a product counts {product.terms} terms by i{product.dim}")
+    column = len(kernel.rows)
+    for place in product.places:
+        _check_access(kernel, place, Role.INPUT)
+    if not set(product.matrix.index.dims) <= {column, product.dim}:
+        raise KernelError("the matrix of a product is another one for each row or step")
+    if isinstance(product.row, Place):
+        if column in product.row.index.dims:
+            raise KernelError("the row of a product differs from column to column")
+    elif product.row.level is not Level.CELL or kernel.cols != (product.terms,):
+        raise KernelError("the terms of a product are the cells of its row")
+
+
+def _check_access(kernel: Kernel, access: Load | Place | Store, role: Role) -> None:
     buffer = kernel.buffers[access.buffer]
     if buffer.role is not role:
         raise KernelError(f"buffer {buffer.name} is not for this")

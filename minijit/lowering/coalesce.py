@@ -16,6 +16,8 @@ from minijit.lowering.kernel_ir import (
     Load,
     Loop,
     Node,
+    Place,
+    Product,
     Reduce,
     Store,
     walk,
@@ -95,6 +97,11 @@ def _moved(node: Node, moved: Callable[[Affine], Affine], by: int) -> Node:
         case Guard():
             conditions = tuple((moved(index), low, high) for index, low, high in node.conditions)
             return dataclasses.replace(node, conditions=conditions)
+        case Product():
+            row, matrix = node.row, Place(node.matrix.buffer, moved(node.matrix.index))
+            if isinstance(row, Place):
+                row = Place(row.buffer, moved(row.index))
+            return dataclasses.replace(node, row=row, matrix=matrix, dim=node.dim + by)
         case Loop():
             node = dataclasses.replace(node, dim=node.dim + by)
 

@@ -11,7 +11,7 @@ from minijit.lowering.cpu_loop import emit_loop
 from minijit.lowering.cpu_map import emit_map
 from minijit.lowering.cpu_positions import expand_positions
 from minijit.lowering.cpu_row import emit_row
-from minijit.lowering.kernel_ir import Kernel, Reduce, walk
+from minijit.lowering.kernel_ir import Kernel, Reduce
 from minijit.lowering.source import KernelSource
 
 __all__ = ["emit_cpu"]
@@ -27,8 +27,7 @@ def emit_cpu(kernel: Kernel) -> KernelSource:
     units ``[start, stop)`` of ``launch.units``.
     """
     if kernel.structured:
-        reduces = any(isinstance(node, Reduce) for node in walk(kernel.body))
-        return emit_loop(coalesce(kernel if reduces else _without_columns(kernel)))
+        return emit_loop(coalesce(kernel if kernel.has_rows else _without_columns(kernel)))
     kernel = coalesce(expand_positions(kernel))
     if not any(isinstance(statement, Reduce) for statement in kernel.statements):
         return emit_map(_without_columns(kernel))

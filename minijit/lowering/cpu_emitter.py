@@ -18,6 +18,7 @@ from minijit.lowering.kernel_ir import (
     Load,
     Map,
     Operand,
+    Product,
     Statement,
     Store,
     Value,
@@ -34,6 +35,7 @@ UNIT_NS = 8_000
 _SAME_FUNCTION = {"pow": "power", "float_power": "power"}
 _ACCESS_NS = 0.05
 _FLOP_NS = 0.007
+_TERM_NS = 0.025
 _SHORT = 8
 """An innermost loop of at most as many trips is unrolled rather than run in vectors."""
 
@@ -239,6 +241,8 @@ def cell_cost(statements: Sequence[Statement]) -> float:
             cost += _ACCESS_NS
         elif isinstance(statement, Map):
             cost += _FLOP_NS * statement.op.flops
+        elif isinstance(statement, Product):
+            cost += _TERM_NS * statement.terms
         else:
             cost += _FLOP_NS
     return cost

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import CpuEmitter, unit_strides
+from minijit.lowering.cpu_product import ProductWriter
 from minijit.lowering.cpu_reduce import accumulation
 from minijit.lowering.kernel_ir import (
     Kernel,
     Load,
     Loop,
     Operand,
+    Product,
     Reduce,
     Statement,
     Store,
@@ -41,6 +43,8 @@ class LaneWriter(StructureWriter):
     Attributes:
         emitter: Collects the code.
         inner: The dimension of the innermost loop over lanes, None without lanes.
+        columns: The dimensions of the columns among the lanes.
+        row: The dimension of the rows among the lanes, if columns are lanes too.
         kept: The values that name an array of one element a lane.
     """
 
@@ -51,8 +55,15 @@ class LaneWriter(StructureWriter):
         self.kernel, self.structure = kernel, structure
         self.emitter = CpuEmitter(kernel)
         score = unit_strides(kernel)
-        self.inner = max(structure.lanes, key=lambda dim: (score[dim], dim), default=None)
         self.columns = [dim for dim in sorted(structure.lanes) if dim >= len(kernel.rows)]
+        along = self.columns or structure.lanes
+        self.inner = max(along, key=lambda dim: (score[dim], dim), default=None)
+        rows = structure.lanes.difference(self.columns) if self.columns else ()
+        self.row = next(iter(rows), None)
+        self._cells = structure.varying
+        if self.row is not None:
+            self._cells = Structure(kernel, self.columns).varying
+        self.products = ProductWriter(self.emitter)
         self._again = self._loads()
         self._places = places_of(structure, self._again)
         self.kept = tuple(dict.fromkeys(self._places.values()))
@@ -63,11 +74,20 @@ class LaneWriter(StructureWriter):
         """Bytes of all arrays together for one lane."""
         return sum(held_dtype(value.dtype).itemsize for value in self.kept)
 
-    def write(self, width: int) -> None:
-        """Write everything for ``width`` lanes: rows from ``low`` to ``high``, or all columns."""
-        self._width = width
+    def pack(self) -> None:
+        """Write what is done once for all units: matrices are laid out as products read them."""
+        self.products.pack()
+
+    def write(self, width: int, rows: int = 1) -> None:
+        """Write everything for ``width`` lanes: rows from ``low`` to ``high``, or all columns.
+
+        With ``rows`` there are all columns of so many rows, from ``low`` to ``high``.
+        """
+        self._width, self.products.rows = width, rows
         for value in self.kept:
-            self.emitter.array(f"lanes_{value.name}", held_dtype(value.dtype), width)
+            cells = width if value in self._cells or self.row is None else 1
+            length = cells * rows + self.products.room(value)
+            self.emitter.array(f"lanes_{value.name}", held_dtype(value.dtype), length)
         self.items(self.structure.items)
 
     def _loads(self) -> dict[Value, Load]:
@@ -112,27 +132,72 @@ class LaneWriter(StructureWriter):
         needed, statements = self._live(item, [source for _, source in writes])
         if not statements and not writes:
             return
-        with self._each_lane([s for s in statements if isinstance(s, Reduce)]):
-            for value in self._foreign(item):
-                if value in needed and value in self._again:
-                    emitter.statement(self._again[value])
-                elif value in needed:
-                    emitter.read(value, self._place(value))
-            for statement in statements:
-                match statement:
-                    case Store():
-                        self._store(statement, f"i{self.inner}")
-                        continue
-                    case Reduce():
-                        continue
-                    case Same():
-                        self.same(statement)
-                    case _:
-                        emitter.statement(statement)
-                if statement.out in self._places:
-                    emitter.write(statement.out, self._place(statement.out))
-            for target, source in writes:
-                emitter.write(source, self._place(target))
+        foreign = [value for value in self._foreign(item) if value in needed]
+        if self.row is None:
+            with self._each_lane([s for s in statements if isinstance(s, Reduce)]):
+                self._lane(foreign, statements, writes)
+            return
+        with emitter.writer.block(f"for i{self.row} in range(low, high):"):
+            cells = [s for s in statements if self._is_cell(s)]
+            own = [pair for pair in writes if pair[0] in self._cells]
+            self._lane(
+                [value for value in foreign if value not in self._cells],
+                [s for s in statements if s not in cells],
+                [pair for pair in writes if pair not in own],
+            )
+            if cells or own:
+                reduces = [s for s in cells if isinstance(s, Reduce)]
+                with self._each_lane(reduces):
+                    self._lane([value for value in foreign if value in self._cells], cells, own)
+                for reduce in reduces:
+                    self._keep(reduce.out)
+
+    def _is_cell(self, statement: Statement | Same) -> bool:
+        """Whether a statement belongs to the cells of a row, not to the row."""
+        if isinstance(statement, Store):
+            along = bool(set(self.columns).intersection(statement.index.dims))
+            return along or statement.value in self._cells
+        return isinstance(statement, Reduce) or statement.out in self._cells
+
+    def _lane(
+        self,
+        foreign: Iterable[Value],
+        statements: Iterable[Statement | Same],
+        writes: Iterable[tuple[Value, Operand]],
+    ) -> None:
+        """Write what one lane reads, computes and leaves; reductions come after all lanes."""
+        emitter = self.emitter
+        for value in foreign:
+            if value in self._again:
+                emitter.statement(self._again[value])
+            else:
+                emitter.read(value, self._place(value))
+        for statement in statements:
+            match statement:
+                case Store():
+                    self._store(statement, f"i{self.inner}")
+                    continue
+                case Reduce():
+                    continue
+                case Same():
+                    self.same(statement)
+                case _:
+                    emitter.statement(statement)
+            self._keep(statement.out)
+        for target, source in writes:
+            emitter.write(source, self._place(target))
+
+    def _keep(self, value: Value) -> None:
+        """Write a value to its array, if it lies in one."""
+        if value in self._places:
+            self.emitter.write(value, self._place(value))
+
+    def product(self, item: Product) -> None:
+        """Write a product of the rows of all lanes."""
+        rows = "1" if self.row is None else "high - low"
+        row = item.row
+        source = f"lanes_{self._places[row].name}" if isinstance(row, Value) else None
+        self.products.write(item, f"lanes_{self._places[item.out].name}", source, rows, self.row)
 
     def _live(
         self, item: Lanes, results: Iterable[Operand]
@@ -186,14 +251,22 @@ class LaneWriter(StructureWriter):
             each.finish(self.emitter, _own_name)
 
     def _place(self, value: Value) -> str:
+        name = f"lanes_{self._places[value].name}"
         if not self.columns:
-            return f"lanes_{self._places[value].name}[i{self.inner} - low]"
+            return f"{name}[i{self.inner} - low]"
+        if value not in self._cells:
+            return f"{name}[i{self.row} - low]"
         position = Affine()
         stride = 1
         for dim in reversed(self.columns):
             position = position.plus(Affine(0, ((dim, stride),)))
             stride *= self.kernel.extents[dim]
-        return f"lanes_{self._places[value].name}[{self.emitter.index(position)}]"
+        code = self.emitter.index(position)
+        return (
+            f"{name}[{code}]"
+            if self.row is None
+            else f"{name}[(i{self.row} - low)*{stride} + {code}]"
+        )
 
     def head(self, node: Loop) -> str:
         """Return the head of a loop over steps."""

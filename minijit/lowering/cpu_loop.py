@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from minijit.lowering.cpu_emitter import UNIT_NS, Tile, cell_cost, unit_strides
+from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
-from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Node, blocks
+from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Node, Product, blocks, walk
 from minijit.lowering.source import KernelSource
 from minijit.lowering.structure import Structure
 
@@ -31,6 +31,8 @@ _LANES = (64, 1024)
 """Least and most lanes of a loop: whole cache lines, runs that memory delivers fast."""
 _LANE_BYTES = 16 << 10
 """Arrays of all lanes together: a part of the L1 cache, beside what streams through it."""
+_LEAST_ROWS = 4
+"""Rows that share what is read of a matrix: as many as a block of registers has."""
 _UNITS = 16
 """Units wanted, so that several threads have work."""
 _WHILE_STEPS = 32
@@ -46,7 +48,13 @@ def emit_loop(kernel: Kernel) -> KernelSource:
         ValueError: it reduces columns, and a predicate differs from one to the other.
     """
     if kernel.cols:
-        structure = Structure(kernel, range(len(kernel.rows), len(kernel.extents)))
+        columns = range(len(kernel.rows), len(kernel.extents))
+        if any(isinstance(node, Product) for node in walk(kernel.body)):
+            # A matrix that is read for several rows at once is read less often.
+            together = Structure(kernel, (*_longest(kernel), *columns))
+            if len(together.lanes) > len(columns) and together.uniform:
+                return _RowBlocks(kernel, together).write()
+        structure = Structure(kernel, columns)
         if not structure.uniform:
             raise ValueError(f"kernel {kernel.name} takes branches that differ within a row")
         return _Rows(kernel, structure).write()
@@ -68,6 +76,12 @@ def _lanes(kernel: Kernel) -> tuple[int, ...]:
 
     long = [dim for dim, extent in enumerate(kernel.rows) if extent > 1]
     return (max(long, key=worth),) if long else ()
+
+
+def _longest(kernel: Kernel) -> tuple[int, ...]:
+    """Return the longest row dimension; none if there is but one row."""
+    long = [dim for dim, extent in enumerate(kernel.rows) if extent > 1]
+    return (max(long, key=lambda dim: (kernel.rows[dim], dim)),) if long else ()
 
 
 def _cost(body: Iterable[Node]) -> float:
@@ -105,16 +119,7 @@ class _Points:
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, tile = self.lanes.emitter, self._tile()
-        with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
-            first, _, last = span.partition(", ")
-            first, last = (first, last) if last else ("0", first)
-            if tile.blocks[-1] <= self.width:
-                emitter.writer.line(f"low, high = {first}, {last}")
-            else:
-                emitter.writer.line(f"last = {last}")
-                head = f"for low in range({first}, last, {self.width}):"
-                stack.enter_context(emitter.writer.block(head))
-                emitter.writer.line(f"high = min(low + {self.width}, last)")
+        with _adjacent(emitter, tile, self.width):
             self.lanes.write(self.width)
         prose = (
             f"loop: {tile.units} units, vectors along {self.width} adjacent rows of i{self.lane}, "
@@ -136,6 +141,51 @@ class _Points:
         return Tile((*order, self.lane), extents, (*outer.blocks, block))
 
 
+@contextlib.contextmanager
+def _adjacent(emitter: CpuEmitter, tile: Tile, width: int) -> Iterator[None]:
+    """Open the loops over units, up to those of at most ``width`` rows, ``low`` to ``high``."""
+    with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
+        first, _, last = span.partition(", ")
+        first, last = (first, last) if last else ("0", first)
+        if tile.blocks[-1] <= width:
+            emitter.writer.line(f"low, high = {first}, {last}")
+        else:
+            emitter.writer.line(f"last = {last}")
+            head = f"for low in range({first}, last, {width}):"
+            stack.enter_context(emitter.writer.block(head))
+            emitter.writer.line(f"high = min(low + {width}, last)")
+        yield
+
+
+class _RowBlocks:
+    """A kernel with products: some adjacent rows take each step together."""
+
+    def __init__(self, kernel: Kernel, structure: Structure) -> None:
+        self.kernel = kernel
+        self.lanes = LaneWriter(kernel, structure)
+        self.cells = math.prod(kernel.cols)
+        rows = math.prod(kernel.rows)
+        fitting = _LANE_BYTES // (self.cells * max(self.lanes.lane_bytes, 1))
+        wanted = max(min(-(-rows // _UNITS), fitting), _LEAST_ROWS)
+        self.width = min(-(-wanted // _LEAST_ROWS) * _LEAST_ROWS, kernel.rows[self.lanes.row or 0])
+
+    def write(self) -> KernelSource:
+        """Return the finished source."""
+        emitter, rows, lane = self.lanes.emitter, self.kernel.rows, self.lanes.row or 0
+        order = (*(dim for dim in range(len(rows)) if dim != lane), lane)
+        extents = tuple(rows[dim] for dim in order)
+        tile = Tile(order, extents, (*(1 for _ in order[1:]), self.width))
+        self.lanes.pack()
+        with _adjacent(emitter, tile, self.width):
+            self.lanes.write(self.cells, self.width)
+        prose = (
+            f"loop: {tile.units} units of {self.width} adjacent rows of i{lane} in step, vectors "
+            f"along {self.cells} columns, {len(self.lanes.kept)} values in arrays"
+        )
+        work = math.prod(rows) * self.cells * _cost(self.kernel.body)
+        return emitter.finish(tile.units, work, prose, _SHORT)
+
+
 class _Rows:
     """A kernel whose rows are computed one by one, with lanes along the columns if there are."""
 
@@ -150,6 +200,7 @@ class _Rows:
         """Return the finished source."""
         emitter, rows = self.lanes.emitter, self.kernel.rows
         tile = Tile.filled(range(len(rows)), rows, max(int(UNIT_NS / self.cost), 1))
+        self.lanes.pack()
         with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
             if tile.order:
                 head = f"for i{tile.order[-1]} in range({span}):"

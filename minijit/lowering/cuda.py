@@ -10,7 +10,7 @@ from minijit.lowering.cuda_loop import emit_loop
 from minijit.lowering.cuda_map import emit_map
 from minijit.lowering.cuda_rows import emit_rows
 from minijit.lowering.cuda_tile import TILE_WORK, crossing_dim, emit_tile
-from minijit.lowering.kernel_ir import Kernel, Reduce, walk
+from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
 
 __all__ = ["CudaLaunch", "emit_cuda"]
@@ -33,16 +33,15 @@ def emit_cuda(
         vectorize: Use 128-bit accesses; buffers in ``launch.aligned`` must then be aligned to them.
         work: Most elements that a thread holds at a time; None leaves the choice to the schedule.
     """
-    reduces = any(isinstance(node, Reduce) for node in walk(kernel.body))
-    if not reduces:
+    if not kernel.has_rows:
         kernel = dataclasses.replace(kernel, rows=kernel.extents, cols=())
     kernel = coalesce(kernel)
-    if reduces and not kernel.cols:
+    if kernel.has_rows and not kernel.cols:
         # Reductions over axes of extent one only: they still have one cell.
         kernel = dataclasses.replace(kernel, cols=(1,))
     if kernel.structured:
         return emit_loop(kernel, work=work)
-    if not reduces:
+    if not kernel.has_rows:
         across = crossing_dim(kernel)
         if (
             across is not None

@@ -20,12 +20,14 @@ from minijit.lowering.cuda_geometry import (
     reads_along_rows,
 )
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_product import ProductWriter, has_products, rows_part
 from minijit.lowering.cuda_rings import RingEmitter
 from minijit.lowering.cuda_streams import SECTOR_BYTES, Stream, find_streams
 from minijit.lowering.kernel_ir import (
     Kernel,
     Loop,
     Map,
+    Product,
     Reduce,
     Statement,
     Store,
@@ -81,10 +83,13 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     cols = math.prod(kernel.cols)
     maps = (node for node in walk(kernel.body) if isinstance(node, Map))
     most = min(_MOST_LANES, work or _MOST_LANES, unrolled_lanes(maps))
-    lanes = min(_LANES, most)
+    products = has_products(kernel)
+    # What a thread reads of a matrix it reads for one column: more threads share that work.
+    lanes = 1 if products else min(_LANES, most)
     group = min(power_of_two(-(-cols // lanes)), _MOST_THREADS)
     sector = SECTOR_BYTES // _narrowest(kernel)
-    if reads_along_rows(kernel):
+    # Products are written for threads of a row that lie side by side.
+    if reads_along_rows(kernel) and not products:
         width = _width(kernel, sector, most)
         if width * cols <= _MOST_THREADS * most:
             group = min(group, _MOST_THREADS // width)
@@ -93,7 +98,8 @@ def _geometry(kernel: Kernel, work: int | None) -> Geometry:
     # Fewer threads than a sector has elements would fetch it again for each of their columns.
     group = max(group, min(sector, power_of_two(cols)))
     lanes = -(-cols // group)
-    return Geometry(False, max(group, _THREADS), group, 1, lanes, persistent=True)
+    threads = group if products and rows_part(kernel) else max(group, _THREADS)
+    return Geometry(False, threads, group, 1, lanes, persistent=True)
 
 
 def _width(kernel: Kernel, sector: int, most: int) -> int:
@@ -128,6 +134,7 @@ class _Writer(RingEmitter, StructureWriter):
         super().__init__(kernel, geometry, streams)
         self.structure, self.emitter = structure, self
         self.places = places_of(structure, ())
+        self.products = ProductWriter(self, geometry)
 
     def write(self) -> None:
         """Write the whole function."""
@@ -135,6 +142,7 @@ class _Writer(RingEmitter, StructureWriter):
             self._place(stack)
             for value in dict.fromkeys(self.places.values()):
                 self.local(f"{value.name}_", self.geometry.steps, value.dtype)
+            self.products.start()
             self.items(self.structure.items)
 
     def _place(self, stack: contextlib.ExitStack) -> None:
@@ -219,6 +227,13 @@ class _Writer(RingEmitter, StructureWriter):
 
     def _lane(self, value: Value) -> str:
         return f"{self.places[value].name}_[k]"
+
+    def product(self, item: Product) -> None:
+        """Write a product of a row with a matrix."""
+        row = item.row
+        self.products.write(item, self._lane(row) if isinstance(row, Value) else None)
+        with self.writer.block(f"for k in range({self.geometry.steps}):"):
+            self.writer.line(f"{self._lane(item.out)} = sums_{item.out.name}[k]")
 
     # Loops and branches.
 

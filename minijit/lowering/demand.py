@@ -37,15 +37,17 @@ class Request:
 
 
 class Steps:
-    """The loops of a kernel, numbered as they are met.
+    """The loops of a kernel, numbered as they are met, and the sums that count their terms.
 
     Attributes:
-        lengths: Number of steps of each; 1 where it is not known.
+        lengths: Number of steps of each, or of terms; 1 where it is not known.
+        products: Which of them are sums of products.
     """
 
     def __init__(self) -> None:
         """Know no loop yet."""
         self.lengths: list[int] = []
+        self.products: set[int] = set()
         self._numbers: dict[tuple[Var, tuple[Affine, ...]], int] = {}
 
     def number(self, eqn: JaxprEqn, index: tuple[Affine, ...], length: int) -> int:
@@ -55,6 +57,12 @@ class Steps:
             self._numbers[key] = len(self.lengths)
             self.lengths.append(length)
         return self._numbers[key]
+
+    def product(self, eqn: JaxprEqn, index: tuple[Affine, ...], terms: int) -> int:
+        """Return the number of the sum that ``eqn``, a product, is at ``index`` of its result."""
+        number = self.number(eqn, index, terms)
+        self.products.add(number)
+        return number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from minijit.lowering.demand import (
     Space,
     operand_requests,
 )
+from minijit.lowering.products import product_at
 
 __all__ = ["BranchUse", "LoopUse", "branch_uses", "follow", "loop_uses"]
 
@@ -70,6 +71,7 @@ def follow(
             _refuse_foreign(eqn, space)
             _refuse_collected(eqn, by_position[position])
             _refuse_later_steps(eqn, by_position[position], space)
+        _refuse_terms(eqn, by_position[position], space)
         # A request of an equation only ever leads to equations before it.
         for needed in _needs(eqn, tuple(by_position[position]), space):
             if needed in own or needed.var not in stored:
@@ -88,7 +90,7 @@ def _refuse_foreign(eqn: JaxprEqn, space: Space) -> None:
         columns = [column.bounds(space.spans)[1] + 1 for column in space.columns]
         if [extent for extent in extents if extent != 1] != columns:
             raise Blocked(eqn, f"{eqn.primitive.name} does not run along the columns")
-    if kind is Kind.LIBRARY:
+    if kind is Kind.LIBRARY and eqn.primitive.contraction is None:
         raise Blocked(eqn, f"{eqn.primitive.name} is run by the array library")
 
 
@@ -107,6 +109,15 @@ def _refuse_later_steps(eqn: JaxprEqn, requests: Iterable[Request], space: Space
         raise Blocked(eqn, "a loop inside it takes apart what another computes")
 
 
+def _refuse_terms(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> None:
+    """Raise ``Blocked`` for what a product reads as a whole and no memory holds."""
+    if eqn.primitive.kind is Kind.VIEW:
+        return
+    terms = {len(space.extents) + number for number in space.steps.products}
+    if any(terms.intersection(at.dims) for request in requests for at in request.index):
+        raise Blocked(eqn, "a product reads as a whole what a step computes in other rows")
+
+
 def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:
     """Yield what the results ``requests`` of ``eqn`` need of its operands."""
     uses: Sequence[LoopUse | BranchUse] = ()
@@ -115,6 +126,9 @@ def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator
             uses = loop_uses(eqn, requests, space)
         case Kind.BRANCH:
             uses = branch_uses(eqn, requests, space)
+        case Kind.LIBRARY:
+            for request in requests:
+                yield from product_at(eqn, request, space).requests
         case _:
             for request in requests:
                 yield from operand_requests(eqn, request, space)

@@ -46,6 +46,8 @@ from minijit.lowering.statements import (
     Map,
     Node,
     Operand,
+    Place,
+    Product,
     Read,
     Reduce,
     Statement,
@@ -72,6 +74,8 @@ __all__ = [
     "Map",
     "Node",
     "Operand",
+    "Place",
+    "Product",
     "Read",
     "Reduce",
     "Role",
@@ -135,6 +139,7 @@ class Kernel:
         ragged: When not None, the last row dimension counts blocks of the (then single) column
             dimension: the cell exists where ``block * cols[0] + col < ragged``.
         steps: Number of steps of each loop, in the order of their numbers; 1 where none is known.
+            Sums of products are numbered with them, and have as many steps as terms.
     """
 
     name: str
@@ -155,6 +160,11 @@ class Kernel:
     def structured(self) -> bool:
         """Whether there are loops or branches."""
         return any(isinstance(node, Loop | Branch) for node in self.body)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether statements read a row as a whole: they reduce it, or multiply with it."""
+        return any(isinstance(node, Reduce | Product) for node in walk(self.body))
 
     @property
     def statements(self) -> tuple[Statement, ...]:

@@ -12,6 +12,8 @@ from minijit.lowering.statements import (
     Map,
     Node,
     Operand,
+    Place,
+    Product,
     Read,
     Reduce,
     Statement,
@@ -52,6 +54,10 @@ def _operand(operand: Operand) -> str:
     )
 
 
+def _place(place: Place) -> str:
+    return f"b{place.buffer}[{place.index}]"
+
+
 def _typed(value: Value) -> str:
     return f"{value.name}: {short_name(value.dtype)}"
 
@@ -75,6 +81,10 @@ def _statement(statement: Statement) -> str:
             )
         case Map():
             code = " ".join([statement.op.name, *map(_operand, statement.args)])
+        case Product():
+            row = _place(statement.row) if isinstance(statement.row, Place) else statement.row.name
+            code = f"product {row} {_place(statement.matrix)} over i{statement.dim}"
+            code += f" < {statement.terms}"
         case Reduce():
             code = " ".join(["reduce", statement.monoid.name, *map(_operand, statement.args)])
     return f"{out.level.name.lower():6s} {out.name}: {short_name(out.dtype)} = {code}"

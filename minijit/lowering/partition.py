@@ -19,7 +19,7 @@ from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.loop import is_collected
 from minijit.graph.primitive import Kind
-from minijit.lowering.cells import Cells, cells_of
+from minijit.lowering.cells import Cells, cells_of, refuse_dear
 from minijit.lowering.demand import Blocked, Program, Request, Space
 from minijit.lowering.follow import follow
 from minijit.lowering.groups import Group, Member, Partition, Refusal
@@ -31,7 +31,11 @@ _LONG = 1 << 15  # columns from which a reduction with few rows is split over th
 
 
 def partition(
-    program: Program, few_rows: int, most_buffers: int = 256, most_columns: int = 1 << 14
+    program: Program,
+    few_rows: int,
+    most_buffers: int = 256,
+    most_columns: int = 1 << 14,
+    most_matrix_bytes: int = 1 << 18,
 ) -> Partition:
     """Group the nodes of ``program`` into kernels.
 
@@ -40,12 +44,15 @@ def partition(
         few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
         most_buffers: How many arrays one kernel may read and write.
         most_columns: How long a row may be that a loop or a branch reduces inside.
+        most_matrix_bytes: How large the matrices of a loop may be together that it multiplies with.
     """
     blocked: dict[int, tuple[JaxprEqn, str]] = {}
     while True:
         try:
             realized = realize(program, frozenset(blocked), most_buffers - 1)
-            found = _Partitioner(program, realized, few_rows, most_buffers, most_columns).run()
+            found = _Partitioner(
+                program, realized, few_rows, most_buffers, most_columns, most_matrix_bytes
+            ).run()
         except Blocked as error:
             blocked[program.position[error.eqn.outvars[0]]] = (error.eqn, error.why)
         else:
@@ -103,12 +110,14 @@ class _Partitioner:
         few_rows: int,
         most_buffers: int,
         most_columns: int,
+        most_matrix_bytes: int,
     ) -> None:
         self.program = program
         self.realized = realized
         self.few_rows = few_rows
         self.most_buffers = most_buffers
         self.most_columns = most_columns
+        self.most_matrix_bytes = most_matrix_bytes
         eqns = program.jaxpr.eqns
         self.stride = 1 + max((len(eqn.outvars) for eqn in eqns), default=0)
         library = {var for position in realized.eager for var in eqns[position].outvars}
@@ -158,10 +167,10 @@ class _Partitioner:
         if is_collected(eqn, var):
             shape, steps = shape[1:], (None,)
         own: tuple[int | None, ...] = tuple(range(len(shape)))
-        cells = cells_of(eqn) if eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH) else None
-        if cells is not None and cells.columns > self.most_columns:
-            why = f"rows of {cells.columns} values are more than a loop keeps: {self.most_columns}"
-            raise Blocked(eqn, why)
+        structured = eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
+        cells = cells_of(eqn) if structured else None
+        if structured:
+            refuse_dear(eqn, cells, self.most_columns, self.most_matrix_bytes)
         if eqn.primitive.kind is Kind.REDUCTION:
             cells = Cells(eqn.invars[0].aval.shape, tuple(eqn.params["axes"]))
         placed = None if cells is None else cells.axes_of(shape)

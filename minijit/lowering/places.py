@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from minijit.lowering.kernel_ir import Value
+from minijit.lowering.kernel_ir import Product, Value
 from minijit.lowering.structure import Cases, Item, Lanes, Steps, Structure
 
 __all__ = ["places_of"]
@@ -24,6 +24,8 @@ def places_of(structure: Structure, again: Container[Value]) -> dict[Value, Valu
                 found |= {target: None for target, _ in item.writes}
                 read = (value for value in item.read if value in structure.varying)
                 found |= {value: None for value in read if value not in again}
+            case Product():
+                found |= {value: None for value in (item.row, item.out) if isinstance(value, Value)}
             case Steps():
                 # After the last step the carries are the results, where they are.
                 for out, carry in zip(item.node.outs, item.node.carries, strict=True):
@@ -75,4 +77,8 @@ def _source(item: Item, result: Value) -> Value | None:
 
 
 def _reads(structure: Structure, items: Sequence[Item], value: Value) -> bool:
-    return any(isinstance(i, Lanes) and value in i.read for i in structure.everything(items))
+    return any(
+        (isinstance(item, Lanes) and value in item.read)
+        or (isinstance(item, Product) and item.row is value)
+        for item in structure.everything(items)
+    )

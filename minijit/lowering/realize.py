@@ -14,6 +14,7 @@ from collections import defaultdict
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.primitive import Kind
 from minijit.lowering.demand import Blocked, Program
+from minijit.lowering.products import read_whole, seen_through
 
 __all__ = ["Realized", "realize"]
 
@@ -61,13 +62,16 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
                 uses[atom].append((position, eqn))
     results = {atom for atom in program.jaxpr.outvars if isinstance(atom, Var)}
     fanout = _fanouts(program, uses, results, eager)
+    sources = {var: eqn for eqn in eqns for var in eqn.outvars}
+    whole = {
+        seen_through(var, sources) for eqn in eqns if _structured(eqn) for var in read_whole(eqn)
+    }
     nodes: dict[Var, None] = {}
     flops: dict[Var, int] = {}
     reads: dict[Var, frozenset[Var]] = {}
     for position, eqn in enumerate(eqns):
         if position in eager:
             continue
-        structured = eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
         operands = {atom for atom in eqn.invars if isinstance(atom, Var)}
         inlined = {atom for atom in operands if atom in flops and atom not in nodes}
         while len(read := _read_by(operands, inlined, reads)) > most_reads:
@@ -81,7 +85,8 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
             reads[var], flops[var] = read, cost
             if (
                 var in results
-                or (structured and uses[var])
+                or var in whole
+                or (_structured(eqn) and uses[var])
                 or eqn.primitive.kind is Kind.REDUCTION
                 or (position not in views and any(p in eager or p in views for p, _ in uses[var]))
                 or _worth_sharing(eqn, cost, read, fanout[var])
@@ -90,6 +95,10 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
                 nodes[var] = None
     in_order = sorted(nodes, key=lambda node: program.position[node])
     return Realized(tuple(in_order), eager, views)
+
+
+def _structured(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
 
 
 def _read_by(

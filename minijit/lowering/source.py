@@ -20,6 +20,7 @@ from minijit.lowering.kernel_ir import (
     Load,
     Map,
     Operand,
+    Product,
     Read,
     Reduce,
     Statement,
@@ -292,7 +293,7 @@ class Emitter:
         return " & ".join(terms) or "True"
 
     def statement(self, statement: Statement) -> None:
-        """Write one statement other than a ``Reduce``, at the current ``dims``."""
+        """Write one statement that reads no other cells, at the current ``dims``."""
         line = self.writer.line
         match statement:
             case Load():
@@ -317,5 +318,5 @@ class Emitter:
                 value = self.store_code(buffer.dtype, self.operand(statement.value))
                 index = self.index(statement.index)
                 line(f"b{statement.buffer}[{index}] = {value}", buffer.name)
-            case Reduce():
-                raise TypeError("a Reduce is written by the target's schedule")
+            case Reduce() | Product():
+                raise TypeError("what reads rows is written by the target's schedule")

@@ -14,6 +14,7 @@ from minijit.lowering.kernel_ir import (
     Load,
     Map,
     Operand,
+    Product,
     Reduce,
     Statement,
     Store,
@@ -74,6 +75,8 @@ def operands(statement: Statement) -> tuple[Operand, ...]:
             return () if statement.guard is None else (statement.guard,)
         case Map() | Reduce():
             return statement.args
+        case Product():
+            return (statement.row,) if isinstance(statement.row, Value) else ()
         case Store():
             return (statement.value,)
     return ()
@@ -86,6 +89,8 @@ def indices(statement: Statement) -> tuple[Affine, ...]:
             return (statement.index,)
         case Guard():
             return tuple(affine for affine, _, _ in statement.conditions)
+        case Product():
+            return tuple(place.index for place in statement.places)
     return ()
 
 

@@ -11,7 +11,14 @@ import numpy as np
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Atom, JaxprEqn, Literal, Var
 from minijit.graph.primitive import Kind, find_primitive
-from minijit.lowering.demand import Conditions, Request, Space, live_parts, operand_indices
+from minijit.lowering.demand import (
+    Conditions,
+    Request,
+    Space,
+    live_parts,
+    operand_indices,
+    viewed,
+)
 from minijit.lowering.kernel_ir import (
     Argument,
     Buffer,
@@ -22,12 +29,15 @@ from minijit.lowering.kernel_ir import (
     Load,
     Map,
     Operand,
+    Place,
+    Product,
     Read,
     Reduce,
     Role,
     Statement,
     Value,
 )
+from minijit.lowering.products import ProductForm, product_at
 from minijit.lowering.scopes import OUTSIDE, Scopes
 from minijit.lowering.stages import indices, operands
 
@@ -66,6 +76,7 @@ class StatementWriter:
         layouts: How the inputs lie in memory.
         scopes: The statements so far.
         values: What answers each request, where that is known.
+        sources: The equations of the program and of the bodies that are being written.
         bindings: What the inputs of the bodies stand for that are being written: a value that is
             carried, or a value of the program around it with the indices to put first.
     """
@@ -76,6 +87,7 @@ class StatementWriter:
         self.rows = rows
         self.layouts = layouts
         self.scopes = Scopes()
+        self.sources: dict[Var, JaxprEqn] = {}
         self.bindings: dict[Var, Value | tuple[Atom, tuple[Affine, ...]]] = {}
         self.values: dict[Request, Operand] = {}
         self.guards: dict[Conditions, Value] = {}
@@ -88,7 +100,9 @@ class StatementWriter:
         """Append a statement where everything that it reads is known."""
         read = (o for o in operands(statement) if isinstance(o, Value))
         first = len(self.space.extents)
-        steps = (dim for index in indices(statement) for dim in index.dims if dim >= first)
+        own = {statement.dim} if isinstance(statement, Product) else set()
+        dims = {dim for index in indices(statement) for dim in index.dims} - own
+        steps = (dim for dim in dims if dim >= first)
         self.scopes.put(statement, self.scopes.dim(read, steps))
 
     def declare(self, var: Var) -> None:
@@ -121,6 +135,8 @@ class StatementWriter:
                 return self._select(eqn, request)
             case Kind.REDUCTION:
                 return self._reduce(eqn, request)
+            case Kind.LIBRARY:
+                return self._product(eqn, request)
         operands = list(operand_indices(eqn, request, self.space))
         if primitive.kind is Kind.VIEW:
             return self.operand(*operands[0])
@@ -155,14 +171,28 @@ class StatementWriter:
         var = request.var
         if self._is_scalar(var):
             return self._read(var, var.aval.dtype)
+        place = self._place(var, request.index)
+        guard = self._guard(request.conditions)
+        level = max(self.level(place.index), guard.level if guard is not None else Level.LAUNCH)
+        out = self.value(var.aval.dtype, level)
+        self.put(Load(out, place.buffer, place.index, guard))
+        return out
+
+    def _place(self, var: Var, index: tuple[Affine, ...]) -> Place:
         layout = self.layouts.get(var)
         strides = contiguous_strides(var.aval.shape) if layout is None else layout.strides
-        index = flat(request.index, strides)
-        guard = self._guard(request.conditions)
-        level = max(self.level(index), guard.level if guard is not None else Level.LAUNCH)
-        out = self.value(var.aval.dtype, level)
-        self.put(Load(out, list(self.inputs).index(var), index, guard))
-        return out
+        return Place(list(self.inputs).index(var), flat(index, strides))
+
+    def _in_memory(self, atom: Atom, index: tuple[Affine, ...]) -> Place:
+        """Return where the element of a value lies, behind bindings and views."""
+        assert isinstance(atom, Var)
+        if atom in self.inputs:
+            return self._place(atom, index)
+        bound = self.bindings.get(atom)
+        if isinstance(bound, tuple):
+            return self._in_memory(bound[0], bound[1] + index)
+        eqn = self.sources[atom]
+        return self._in_memory(eqn.invars[0], viewed(eqn, Request(atom, index), self.space))
 
     def _is_scalar(self, var: Var) -> bool:
         layout = self.layouts.get(var)
@@ -181,6 +211,37 @@ class StatementWriter:
             self.scopes.outermost.body.append(read)
             self.scopes.define((read.out,), self.scopes.outermost, OUTSIDE)
         return self.scalars[key]
+
+    def _product(self, eqn: JaxprEqn, request: Request) -> Operand:
+        """Write a product: of single factors, summed like a row, or of a row and a matrix."""
+        product, dtype = product_at(eqn, request, self.space), request.var.aval.dtype
+        line, wide = str(eqn.source), _accumulator(dtype)
+        if product.form is not ProductForm.WHOLE:
+            pair = [self._cast(self.operand(*at, ()), wide, line) for at in product.factors]
+            level = max((v.level for v in pair if isinstance(v, Value)), default=Level.LAUNCH)
+            out = self.value(wide, level)
+            self.put(Map(out, find_primitive("mul"), tuple(pair), {}, line))
+            if product.form is ProductForm.REDUCED:
+                monoid = find_primitive("reduce_sum").monoid
+                assert monoid is not None
+                terms, out = out, self.value(dtype, Level.ROW)
+                self.put(Reduce(out, monoid, (terms,), (wide,), line))
+            return self._cast(out, dtype, line)
+        row, matrix = product.factors
+        factor = (
+            self._cells(self.operand(*row, ()), line) if product.held else self._in_memory(*row)
+        )
+        out = self.value(wide, Level.CELL)
+        self.put(Product(out, factor, self._in_memory(*matrix), product.dim, product.terms, line))
+        return self._cast(out, dtype, line)
+
+    def _cells(self, operand: Operand, line: str) -> Value:
+        """Return ``operand`` as a value of cells."""
+        if isinstance(operand, Value) and operand.level is Level.CELL:
+            return operand
+        out = self.value(operand.dtype, Level.CELL)
+        self.put(Map(out, find_primitive("convert_element_type"), (operand,), {}, line))
+        return out
 
     def _reduce(self, eqn: JaxprEqn, request: Request) -> Value:
         (operand,) = operand_indices(eqn, request, self.space)
@@ -239,9 +300,11 @@ class StatementWriter:
         self.put(Index(out, index))
         return out
 
-    def _cast(self, value: Value, dtype: np.dtype[Any], line: str) -> Value:
+    def _cast(self, value: Operand, dtype: np.dtype[Any], line: str) -> Operand:
         if value.dtype == dtype:
             return value
+        if isinstance(value, Constant):
+            return Constant(dtype.type(value.value), dtype)
         out = self.value(dtype, value.level)
         cast = find_primitive("convert_element_type")
         self.put(Map(out, cast, (value,), {"dtype": dtype, "weak_type": False}, line))

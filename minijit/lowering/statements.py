@@ -24,6 +24,8 @@ __all__ = [
     "Map",
     "Node",
     "Operand",
+    "Place",
+    "Product",
     "Read",
     "Reduce",
     "Statement",
@@ -133,6 +135,41 @@ class Reduce:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """An element of an input: ``buffer[index]``."""
+
+    buffer: int
+    index: Affine
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """``out = sum of row * matrix`` over ``terms``: a row times a matrix that all rows share.
+
+    Attributes:
+        out: A cell of the product, as it is accumulated: float32 or float64.
+        row: The factors of the row: a cell value, whose cells are the terms in order, or an element
+            of an input that differs from term to term but not from column to column.
+        matrix: The other factors; they differ from term to term and from column to column.
+        dim: The number of this sum among the dimensions of index expressions: it counts the terms.
+        terms: How many there are.
+        line: The user's line.
+    """
+
+    out: Value
+    row: Value | Place
+    matrix: Place
+    dim: int
+    terms: int
+    line: str = ""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """What it reads of inputs."""
+        return (self.row, self.matrix) if isinstance(self.row, Place) else (self.matrix,)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Store:
     """``buffer[index] = value``, once for each point of ``level``."""
 
@@ -189,7 +226,7 @@ class Branch:
     line: str = ""
 
 
-Statement = Load | Read | Index | Guard | Map | Reduce | Store
+Statement = Load | Read | Index | Guard | Map | Reduce | Product | Store
 Node = Statement | Loop | Branch
 
 

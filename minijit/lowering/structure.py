@@ -11,6 +11,7 @@ from minijit.lowering.kernel_ir import (
     Loop,
     Node,
     Operand,
+    Product,
     Reduce,
     Statement,
     Store,
@@ -82,7 +83,7 @@ class Cases:
     blocks: tuple[tuple[Item, ...], ...]
 
 
-Item = Once | Lanes | Steps | Cases
+Item = Once | Lanes | Product | Steps | Cases
 Writes = tuple[tuple[Value, Operand], ...]
 
 
@@ -132,12 +133,24 @@ class Structure:
                     ):
                         if self.varying.intersection(_values(sources)):
                             self.varying.add(out)
-                case Store() | Reduce():
+                case Store():
                     pass
                 case _:
-                    along = any(self.lanes.intersection(i.dims) for i in indices(node))
-                    if along or self.varying.intersection(_values(operands(node))):
+                    if isinstance(node, Product):
+                        # Every cell reads all of its row: it has to lie in an array.
+                        self.varying |= _values([node.row])
+                    if self._varies(node):
                         self.varying.add(node.out)
+
+    def _varies(self, statement: Statement) -> bool:
+        """Whether the result of a statement differs from lane to lane."""
+        if isinstance(statement, Product):
+            return True
+        if isinstance(statement, Reduce):
+            # One of several rows at once has another result than its neighbours.
+            return any(dim < len(self.kernel.rows) for dim in self.lanes)
+        along = any(self.lanes.intersection(index.dims) for index in indices(statement))
+        return along or bool(self.varying.intersection(_values(operands(statement))))
 
     def _differs(self, node: Node) -> bool:
         """Whether a statement, or one inside it, is not the same for all lanes."""
@@ -158,7 +171,7 @@ class Structure:
         while place < len(body):
             node = body[place]
             place += 1
-            if _awaits(lanes, _read_in(node)):
+            if _awaits(lanes, _read_in(node)) or _multiplied(lanes, node):
                 done += self._lanes(lanes, ())
                 lanes = []
             if isinstance(node, Same):
@@ -169,6 +182,8 @@ class Structure:
             elif not self._differs(node):
                 # What is the same for all lanes depends on none of those that wait.
                 done.append(self._shared(node))
+            elif isinstance(node, Product):
+                done.append(node)
             elif isinstance(node, Loop):
                 starts = self._differing(zip(node.carries, node.inits, strict=True))
                 done += self._lanes(lanes, starts)
@@ -246,6 +261,13 @@ def _awaits(lanes: Sequence[Statement | Same], found: Iterable[Operand]) -> bool
     return bool(reduced) and bool(reduced.intersection(_values(found)))
 
 
+def _multiplied(lanes: Sequence[Statement | Same], node: Node | Same) -> bool:
+    """Whether a product reads what lanes compute: all of them have to run before."""
+    return isinstance(node, Product) and any(
+        not isinstance(s, Store) and s.out is node.row for s in lanes
+    )
+
+
 def _read_in(node: Node | Same) -> Iterator[Operand]:
     """Yield what a statement reads, with what those inside it read."""
     if isinstance(node, Same):
@@ -268,7 +290,7 @@ def reads(statement: Statement | Same) -> tuple[Operand, ...]:
     return (statement.source,) if isinstance(statement, Same) else operands(statement)
 
 
-def _values(found: Iterable[Operand]) -> set[Value]:
+def _values(found: Iterable[object]) -> set[Value]:
     return {operand for operand in found if isinstance(operand, Value)}
 
 

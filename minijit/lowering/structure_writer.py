@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.kernel_ir import Loop, Statement, Store
+from minijit.lowering.kernel_ir import Loop, Product, Statement, Store
 from minijit.lowering.source import Emitter
 from minijit.lowering.structure import Cases, Item, Lanes, Once, Same, Steps, Structure
 
@@ -27,6 +27,10 @@ class StructureWriter:
 
     def lanes(self, item: Lanes) -> None:
         """Write one loop over the lanes."""
+        raise NotImplementedError
+
+    def product(self, item: Product) -> None:
+        """Write a product of the rows of all lanes."""
         raise NotImplementedError
 
     def store_once(self, store: Store) -> None:
@@ -53,6 +57,8 @@ class StructureWriter:
                     self._once(item.statement)
                 case Lanes():
                     self.lanes(item)
+                case Product():
+                    self.product(item)
                 case Steps():
                     self._steps(item)
                 case Cases():

@@ -1,4 +1,4 @@
-"""Products of matrices, run by the array library (BLAS, cuBLAS), by NumPy's rules."""
+"""Products of matrices by NumPy's rules, run by the array library (BLAS, cuBLAS) or in loops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
+from minijit.graph.index import Affine
+from minijit.graph.primitive import Contraction
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, array_namespace, bind
 from minijit.graph.tracer import ufuncs
@@ -57,10 +59,30 @@ def _matmul_into(xp: Any, left: ShapedArray, right: ShapedArray) -> Any:
     return xp.dot if blas and left.ndim == right.ndim == 2 else xp.matmul
 
 
+def _matmul_terms(avals: Sequence[ShapedArray]) -> int:
+    return avals[0].shape[-1]
+
+
+def _matmul_factors(
+    index: tuple[Affine, ...], avals: Sequence[ShapedArray], term: Affine
+) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    left, right = (aval.shape for aval in avals)
+    own = list(index)
+    columns = (own.pop(),) if len(right) > 1 else ()
+    rows = (own.pop(),) if len(left) > 1 else ()
+
+    def batch(shape: tuple[int, ...]) -> tuple[Affine, ...]:
+        axes = own[len(own) - len(shape) :]
+        return tuple(Affine() if n == 1 else at for at, n in zip(axes, shape, strict=True))
+
+    return (*batch(left[:-2]), *rows, term), (*batch(right[:-2]), term, *columns)
+
+
 matmul_p = library(
     "matmul",
     eager=_matmul_eager,
     into=_matmul_into,
+    contraction=Contraction(_matmul_terms, _matmul_factors),
     abstract_eval=_matmul_aval,
     doc="Product of matrices, batched over leading axes; 1-D operands as in NumPy.",
 )

@@ -1,11 +1,11 @@
-"""Constructor of operations that the array library runs (cuBLAS, sort, FFT): never fused."""
+"""Constructor of operations that the array library runs (cuBLAS, sort, FFT)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from minijit.graph.primitive import NOT_YET, Kind, Primitive, Rule, register
+from minijit.graph.primitive import NOT_YET, Contraction, Kind, Primitive, Rule, register
 
 __all__ = ["library"]
 
@@ -17,6 +17,7 @@ def library(
     doc: str,
     *,
     into: Callable[..., Any] | None = None,
+    contraction: Contraction | None = None,
     flops: int = 1,
     multiple_results: bool = False,
     jvp: Rule = NOT_YET,
@@ -32,6 +33,7 @@ def library(
         doc: One line for the reference.
         into: ``(xp, *avals, **params)`` -> ``(*arrays, out=array)``, a function of the library that
             computes the same into an array that is there, in C order.
+        contraction: How it sums products; then loops in kernels may do it themselves.
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
         jvp: Forward derivative rule.
@@ -49,6 +51,7 @@ def library(
             abstract_eval=abstract_eval,
             eager=eager,
             into=into,
+            contraction=contraction,
             flops=flops,
             multiple_results=multiple_results,
             jvp=jvp,

@@ -48,7 +48,11 @@ def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
     return _step(
         "partition",
         lambda: partition(
-            Program(jaxpr), backend.few_rows, backend.most_buffers, backend.most_columns
+            Program(jaxpr),
+            backend.few_rows,
+            backend.most_buffers,
+            backend.most_columns,
+            backend.most_matrix_bytes,
         ),
     )
 

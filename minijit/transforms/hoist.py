@@ -1,9 +1,9 @@
-"""Loop-invariant code: reductions and library calls that are the same at each step run once."""
+"""Loop-invariant code: what is the same at each step and costs more than a look runs once."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.loop import may_not_end
@@ -69,6 +69,10 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
             invariant.update((var, eqn) for var in eqn.outvars)
             if eqn.primitive.kind in _DEAR:
                 leaving[eqn] = None
+        elif eqn.primitive.kind is Kind.LIBRARY:
+            # What the library reads, or a product as a whole, has to be in memory anyway.
+            sources = (_source(atom, invariant) for atom in eqn.invars)
+            leaving.update((source, None) for source in sources if source is not None)
     if not leaving:
         return [], [], body
     needed = set(leaving)
@@ -83,6 +87,15 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     invars = (*body.invars[:count], *fresh, *body.invars[count:])
     jaxpr = dataclasses.replace(body, invars=invars, eqns=kept)
     return moved, [result for result in results if isinstance(result, Var)], jaxpr
+
+
+def _source(atom: Atom, invariant: Mapping[Var, JaxprEqn]) -> JaxprEqn | None:
+    """Return what computes the values that ``atom`` shows, if no step changes them."""
+    eqn = invariant.get(atom) if isinstance(atom, Var) else None
+    while eqn is not None and eqn.primitive.kind is Kind.VIEW:
+        (atom,) = eqn.invars
+        eqn = invariant.get(atom) if isinstance(atom, Var) else None
+    return eqn
 
 
 def _copied(eqns: Iterator[JaxprEqn], outer: dict[Var, Atom]) -> Iterator[JaxprEqn]:

@@ -12,6 +12,7 @@ from minijit.transforms.dead_code import eliminate_dead_code
 from minijit.transforms.fold import fold_constants
 from minijit.transforms.hoist import hoist_invariants
 from minijit.transforms.rewrite import with_bodies
+from minijit.transforms.split_totals import split_totals
 
 __all__ = ["simplify", "simplify_loops"]
 
@@ -27,4 +28,4 @@ def simplify_loops(jaxpr: Jaxpr) -> Jaxpr:
     """Move out of loops what does not belong there, and into them what does."""
     if not any(eqn.primitive.kind is Kind.LOOP for eqn in jaxpr.eqns):
         return jaxpr
-    return simplify(absorb_consumers(hoist_invariants(jaxpr)))
+    return simplify(split_totals(absorb_consumers(hoist_invariants(jaxpr))))

@@ -24,6 +24,8 @@ from minijit.lowering.kernel_ir import (
     Map,
     Node,
     Operand,
+    Place,
+    Product,
     Read,
     Reduce,
     Role,
@@ -172,6 +174,8 @@ class _Run:
                 args = map(self.read, statement.args)
                 result = statement.op.eager(np, *args, **statement.params)
                 return np.asarray(result).astype(out.dtype)
+            case Product():
+                return self.product(statement)
             case _:
                 return self.reduce(statement)
 
@@ -188,6 +192,21 @@ class _Run:
         value = np.broadcast_to(self.read(statement.value), self.kernel.extents)[self.live]
         self.buffers[statement.buffer][place] = value
         self.written[statement.buffer][place] = True
+
+    def product(self, statement: Product) -> Array:
+        """Add up the terms one after the other."""
+        row, number = statement.row, statement.dim - len(self.kernel.extents)
+        total = np.zeros(self.kernel.extents, statement.out.dtype)
+        for term in range(statement.terms):
+            self.steps[number] = term
+            if isinstance(row, Place):
+                factor = self.buffers[row.buffer][self.at(row.index)]
+            else:
+                cells = np.broadcast_to(self.read(row), self.kernel.extents)
+                factor = cells[..., term : term + 1]
+            other = self.buffers[statement.matrix.buffer][self.at(statement.matrix.index)]
+            total += factor.astype(total.dtype) * other.astype(total.dtype)
+        return total
 
     def reduce(self, statement: Reduce) -> Array:
         """Combine the cells of each row one after the other by the monoid's own scalar code."""

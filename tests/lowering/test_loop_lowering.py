@@ -293,9 +293,9 @@ def summed(c: Any, x: Any) -> Any:
 
 BLOCKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "product": (
-        lambda x, w: lax.scan(lambda c, row: (jnp.tanh(c @ w + row), None), x[0], x)[0],
-        (X, W),
-        "matmul is run by the array library",
+        lambda w: lax.fori_loop(0, 3, lambda _, c: jnp.tanh(c @ c), w),
+        (W,),
+        "both factors of a matmul change at each step",
     ),
     "product-in-a-branch": (
         lambda x, w: lax.cond(x[0, 0] > 0, lambda: x @ w, lambda: x),
@@ -315,7 +315,7 @@ BLOCKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "two-axes": (
         lambda x: lax.fori_loop(0, 2, lambda _, s: s - s.mean(0) + s.mean(1, keepdims=True), x),
         (X,),
-        "its body reduces arrays of several shapes, or along several axes",
+        "its body reduces or multiplies rows of several shapes, or along several axes",
     ),
     "shapes": (
         lambda v, x: lax.fori_loop(0, 2, lambda _, s: (s[0] * 2, s[1] + s[0]), (v, x))[1],

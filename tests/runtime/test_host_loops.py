@@ -13,7 +13,7 @@ import minijit.numpy as jnp
 from minijit import lax
 from minijit.backends.registry import default_device, get_backend
 from tests.conftest import Device
-from tests.runtime.host_programs import check, compare, f32, rnn, rolled
+from tests.runtime.host_programs import check, compare, f32, multiplied, rnn, rolled
 
 
 def power_iteration(a: Any, v: Any) -> Any:
@@ -23,7 +23,7 @@ def power_iteration(a: Any, v: Any) -> Any:
 
     def step(state: Any) -> Any:
         v, _, count = state
-        w = a @ v
+        w = multiplied(a, v)
         w = w / jnp.sqrt((w * w).sum())
         return w, jnp.abs(w - v).max(), count + 1
 
@@ -125,7 +125,7 @@ def test_carries_change_places(device: Device) -> None:
     def f(a: Any, b: Any, w: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
             a, b, c = carry
-            return (b, a, c @ w), (a, b)
+            return (b, a, multiplied(c, w)), (a, b)
 
         return lax.scan(step, (a, b, a), np.arange(3))
 

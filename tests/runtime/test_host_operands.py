@@ -12,7 +12,7 @@ import minijit.numpy as jnp
 from minijit import lax
 from minijit.graph.mode import mode
 from tests.conftest import Device
-from tests.runtime.host_programs import RANDOM, check, compare, f32, rnn, rolled
+from tests.runtime.host_programs import RANDOM, check, compare, f32, multiplied, rnn, rolled
 
 WIDE = f32(12, 10, 8)
 VIEWS = {
@@ -84,7 +84,8 @@ def test_dtypes_of_carries(dtype: Any, device: Device) -> None:
 def test_what_kernels_make_enters_a_loop_and_leaves_it(device: Device) -> None:
     def f(x: Any, w: Any) -> Any:
         start = jnp.exp(x) * 0.25
-        h, ys = lax.scan(lambda c, r: (jnp.tanh(c @ w) + r, c), start[0], (start * 2).T[::-1])
+        rows = (start * 2).T[::-1]
+        h, ys = lax.scan(lambda c, r: (jnp.tanh(multiplied(c, w)) + r, c), start[0], rows)
         return jnp.sin(h) + 1, ys.T * x.sum(), (w @ start).T
 
     check(device, f, f32(4, 4), f32(4, 4), tolerance=1e-4)
@@ -106,10 +107,10 @@ def test_arrays_of_the_surroundings(device: Device) -> None:
 
     def f(x: Any) -> Any:
         held = w if mode.disabled else there
-        return lax.scan(lambda c, r: (c @ held + r, held[0] * c), x[0], x)
+        return lax.scan(lambda c, r: (multiplied(c, held) + r, held[0] * c), x[0], x)
 
     check(device, f, f32(4, 3))
-    jitted = minijit.jit(lambda x: lax.scan(lambda c, r: (c @ there + r, c), x[0], x)[0])
+    jitted = minijit.jit(lambda x: lax.scan(lambda c, r: (multiplied(c, there) + r, c), x[0], x)[0])
     x = device.put(f32(4, 3))
     before = np.array(device.get(jitted(x)))
     there *= 2  # values may change from call to call

@@ -33,6 +33,8 @@ class CpuBackend:
     most_buffers = 256
     most_columns = 1 << 15
     """Longer rows are worth both threads: a loop keeps its row on one."""
+    most_matrix_bytes = 1 << 18
+    """Half of a usual second cache: each step reads them again."""
     steps_ahead = 1
     graph_launches = 0
 

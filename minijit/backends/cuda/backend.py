@@ -37,6 +37,8 @@ class CudaBackend:
     """Beyond that registers spill and compile time explodes."""
     most_columns = 1 << 13
     """Sixteen for each of the threads of a block: the carries of a step stay in registers."""
+    most_matrix_bytes = 1 << 17
+    """About what the first cache of a multiprocessor holds: each step reads them again."""
     steps_ahead = 8
     """Of small steps this many take as long as the host waits for the device and back."""
     graph_launches = 64
