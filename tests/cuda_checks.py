@@ -44,6 +44,7 @@ class _Recorder(CpuBackend):
     most_matrix_bytes = CudaBackend.most_matrix_bytes
 
     def __init__(self) -> None:
+        super().__init__()
         self.kernels: dict[str, Kernel] = {}
 
     def emit(self, kernel: Kernel) -> KernelSource:

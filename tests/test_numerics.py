@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -317,3 +318,16 @@ def test_signs_of_nans_are_read(device: Device) -> None:
         # A program of its own: it has no sign of the narrow type to keep.
         wider = minijit.jit(lambda x: np.copysign(np.float64(2), x.astype(np.float64)))
         np.testing.assert_array_equal(device.get(wider(device.put(x))), np.where(want, -2, 2))
+
+
+def test_long_float32_sums_are_no_less_accurate_than_numpys(device: Device) -> None:
+    """Also where the sum is put together from parts, each as large as what the others lose."""
+    f = minijit.jit(lambda x: x.sum())
+    ours, numpys = [], []
+    for seed in range(6):
+        x = np.random.default_rng(seed).random(300_003, dtype=np.float32)
+        exact = math.fsum(x.tolist())
+        ours.append(abs(float(device.get(f(device.put(x)))) - exact))
+        numpys.append(abs(float(x.sum()) - exact))
+    assert max(ours) <= max(numpys)
+    assert sum(ours) <= sum(numpys)

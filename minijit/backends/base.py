@@ -23,7 +23,7 @@ Build = Callable[["KernelSource"], "Binary"]
 """Returns the binary of a source: compiled, or kept from before."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Binary:
     """Machine code of one kernel, ready to be kept on disk.
 

@@ -78,6 +78,7 @@ class Tile:
 
 
 _KERNELS = "minijit.kernels.cpu"
+_EXTENT, _BLOCK = "extent", "block"
 
 
 class CpuEmitter(Emitter):
@@ -89,6 +90,7 @@ class CpuEmitter(Emitter):
         """Start an empty function for ``kernel``."""
         super().__init__(kernel)
         self.scratch: list[Scratch] = []
+        self.sizes: dict[str, int] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
@@ -141,6 +143,9 @@ class CpuEmitter(Emitter):
         indices of the first ``depth`` dimensions are known. With ``merge`` one loop may run through
         several units where they are adjacent.
         """
+        if self.sizes:
+            yield f"{_BLOCK}*start, min({_BLOCK}*stop, {_EXTENT})"
+            return
         known = after or (lambda depth: None)
         writer, last = self.writer, len(tile.order) - 1
         merged = merge and bool(tile.order) and tile.counts[0] == tile.units > 1
@@ -170,23 +175,39 @@ class CpuEmitter(Emitter):
             if not tile.order:
                 yield "1"
 
+    def serve_sizes(self, tile: Tile) -> None:
+        """Let one code serve every extent of the only dimension: it is passed, and so is the block.
+
+        Call it before ``units``.
+        """
+        (extent,), (block,) = tile.extents, tile.blocks
+        self.sizes = {_EXTENT: extent, _BLOCK: block}
+
     def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
         """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
         kernel = self.kernel
         names = ["start", "stop"] + [scratch.name for scratch in self.scratch]
         names += [f"b{position}" for position in range(len(kernel.buffers))]
         names += [f"a{position}" for position in range(len(kernel.arguments))]
+        names += self.sizes
         notes = [f"{s.name}: {s.dtype}[{s.length}] scratch" for s in self.scratch]
         for position, buffer in enumerate(kernel.buffers):
             role = buffer.role.value
             notes.append(f"b{position}: {buffer.dtype}[{buffer.size}] {role} {buffer.name}")
         for position, argument in enumerate(kernel.arguments):
             notes.append(f"a{position}: {argument.dtype} {argument.name}")
+        notes += [f"{name}: int64, {size} here" for name, size in self.sizes.items()]
         # The notes are part of the text, which so determines the code: operators name no dtype.
         lines = [f"# {note}" for note in notes] + self.writer.text.splitlines()
         body = "".join(f"    {line}\n" for line in lines)
         text = f"def {kernel.name}({', '.join(names)}):\n{body}"
-        launch = CpuLaunch(units, max(int(work), 1), tuple(self.scratch), trips <= _SHORT)
+        launch = CpuLaunch(
+            units,
+            max(int(work), 1),
+            tuple(self.scratch),
+            trips <= _SHORT,
+            tuple(self.sizes.values()),
+        )
         return KernelSource(kernel, text, self.names, schedule, launch)
 
 

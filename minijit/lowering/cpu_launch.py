@@ -35,6 +35,8 @@ class CpuLaunch:
         units: Number of work units; results do not depend on who runs which.
         work: Estimated nanoseconds on one core for all units.
         scratch: Private arrays, in the order of the kernel's parameters.
+        sizes: What the kernel is told of the size of its space, so that its code serves others too:
+            its last parameters, each an int64.
         unroll: Whether the compiler may unroll loops: worth it where the innermost one is too
             short for vectors; else it would unroll loops that are to become vectors.
     """
@@ -43,6 +45,7 @@ class CpuLaunch:
     work: int
     scratch: tuple[Scratch, ...] = ()
     unroll: bool = False
+    sizes: tuple[int, ...] = ()
 
     @property
     def scratch_bytes(self) -> int:

@@ -58,6 +58,7 @@ class CudaEmitter(Emitter):
 
     Attributes:
         wide: Whether positions exceed int32.
+        sizes: What the kernel is told of the size of its space, by parameter.
         aligned: The buffers that are accessed 128 bits at a time.
         signed: Whether the kernel reads signs and has float16 numbers, whose NaNs must keep theirs.
     """
@@ -67,6 +68,7 @@ class CudaEmitter(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         """Start an empty text."""
         super().__init__(kernel)
+        self.sizes: dict[str, int] = {}
         # Positions run past the end of the space by less than one grid of tiles.
         self.wide = math.prod(kernel.extents) >= 2**30
         self.aligned: set[int] = set()
@@ -179,12 +181,15 @@ class CudaEmitter(Emitter):
         """
         buffers, arguments = self.kernel.buffers, self.kernel.arguments
         names = [f"b{n}" for n in range(len(buffers))] + [f"a{n}" for n in range(len(arguments))]
+        names += self.sizes
         with self.writer.block(f"def {self.kernel.name}({', '.join(names)}):"):
             for number, buffer in enumerate(buffers):
                 kind = f"{short_name(buffer.dtype)}[{buffer.size}]"
                 self.writer.line(f"# {buffer.role.value:3s} b{number}: {kind} {buffer.name}")
             for number, argument in enumerate(arguments):
                 self.writer.line(f"# arg a{number}: {short_name(argument.dtype)} {argument.name}")
+            for name, size in self.sizes.items():
+                self.writer.line(f"# {name}: i64, {size} here")
             yield
 
     def combination(self, monoid: Monoid, dtypes: tuple[np.dtype[Any], ...]) -> Symbol:

@@ -27,6 +27,8 @@ class CudaLaunch:
         aligned: Buffers whose address must be a multiple of 16, for 128-bit accesses.
         vectorize: Whether 128-bit accesses were allowed.
         work: Elements that a thread holds at a time; less work takes fewer registers.
+        sizes: What the kernel is told of the size of its space, so that its code serves others too:
+            its last parameters, each an int64.
     """
 
     grid: int
@@ -35,6 +37,7 @@ class CudaLaunch:
     aligned: tuple[int, ...]
     vectorize: bool
     work: int
+    sizes: tuple[int, ...] = ()
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -81,7 +81,8 @@ def finished(emitter: MapEmitter, grid: int, vectorize: bool) -> KernelSource:
     each = f"{shape.groups} x {shape.chunk} elements each"
     note = f"{emitter.schedule}: {grid} blocks of {shape.threads} threads, {each}"
     aligned = tuple(sorted(emitter.aligned))
-    launch = CudaLaunch(grid, shape.threads, 0, aligned, vectorize, shape.lanes)
+    sizes = tuple(emitter.sizes.values())
+    launch = CudaLaunch(grid, shape.threads, 0, aligned, vectorize, shape.lanes, sizes)
     return KernelSource(emitter.kernel, emitter.writer.text, emitter.names, note, launch)
 
 
@@ -139,6 +140,9 @@ class MapEmitter(CudaEmitter):
         self.size = size
         self.inner = len(kernel.rows) - 1
         self.tail = size % shape.tile != 0
+        # Whole tiles know nothing of their number; elsewhere one code serves every size.
+        if len(kernel.rows) == 1 and self.tail:
+            self.sizes = {"extent": size}
         self.neighbour = "k"
         self.loads: list[Load] = []
         self.stores: list[Store] = []
@@ -226,17 +230,22 @@ class MapEmitter(CudaEmitter):
         self.writer.line(f"start = {self.integer(start)}")
 
     @property
+    def end(self) -> str:
+        """Code of the number of elements."""
+        return next(iter(self.sizes), str(self.size))
+
+    @property
     def whole(self) -> str:
         """Code that holds where all elements of the thread exist."""
         last = self.shape.stride * (self.shape.groups - 1) + self.shape.chunk
-        return f"start + {last} <= {self.size}"
+        return f"start + {last} <= {self.end}"
 
     @property
     def inside(self) -> str:
         """Code that holds where the element of the current lane exists."""
         one = self.shape.chunk == 1
         element = self.position if one else f"{self.position} + {self.neighbour}"
-        return f"{element} < {self.size}"
+        return f"{element} < {self.end}"
 
     def group(self, number: str) -> None:
         """Write the indices of the first element of group ``number``."""
@@ -268,7 +277,7 @@ class MapEmitter(CudaEmitter):
         width = self.vectors(load.buffer, self.shape.chunk)
         if not whole:
             count = self.shape.chunk
-            valid = f"{self.size} - {self.position}"
+            valid = f"{self.end} - {self.position}"
             code = self.call("load_tail", name, first or 0, count, f"b{load.buffer}", index, valid)
             self.writer.line(code, note)
             return
@@ -286,7 +295,7 @@ class MapEmitter(CudaEmitter):
                 note = self.kernel.buffers[store.buffer].name
                 width = self.vectors(store.buffer, self.shape.chunk)
                 if not whole:
-                    count, valid = self.shape.chunk, f"{self.size} - {self.position}"
+                    count, valid = self.shape.chunk, f"{self.end} - {self.position}"
                     code = self.call("store_tail", buffer, index, name, first or 0, count, valid)
                     self.writer.line(code, note)
                     continue

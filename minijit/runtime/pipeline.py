@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from minijit.backends.base import Backend, Build, Launcher
+from minijit.backends.base import Backend, Binary, Build, Launcher
 from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
@@ -103,7 +103,7 @@ def compile_plan(
     )
     checks = config.debug_nans if check_nans is None else check_nans
     plan = _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
-    plan.code_bytes = sum(_code_bytes.get(each, 0) for step in compiled for _, _, each in step)
+    plan.code_bytes = sum(len(_loaded[each].code) for step in compiled for _, _, each in step)
     return plan
 
 
@@ -141,23 +141,34 @@ def _lower(
 
 # Kernels live as long as a plan uses them: what the caches drop is gone.
 _launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-_code_bytes: weakref.WeakKeyDictionary[Launcher, int] = weakref.WeakKeyDictionary()
+_binaries: weakref.WeakValueDictionary[Hashable, Binary] = weakref.WeakValueDictionary()
+_loaded: weakref.WeakKeyDictionary[Launcher, Binary] = weakref.WeakKeyDictionary()
 _launchers_lock = process_lock()
 
 
 def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
-    """Return the loaded kernel of ``source``; equal sources are compiled once a process.
+    """Return the loaded kernel of ``source``: equal codes are compiled once a process.
 
-    Two user functions may have one name: sources that call different ones are not equal.
+    Equal codes may run on spaces of different sizes, each with a launcher of its own. Two user
+    functions may have one name: sources that call different ones are not equal.
     """
-    key = (backend, source.text, repr(source.launch), frozenset(source.names.items()))
+    code = (
+        backend,
+        source.kernel.name,
+        source.code,
+        frozenset(source.names.items()),
+        repr(backend.parameters(source)),
+        tuple(buffer.dtype for buffer in source.kernel.buffers),
+        tuple(argument.dtype for argument in source.kernel.arguments),
+    )
+    key = (*code, repr(source.launch))
     launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
-        binary = build(source)
+        binary = _binaries.get(code) or build(source)
         launcher = _step("load", lambda: backend.load(source, binary, build))
         with _launchers_lock:
             launcher = _launchers.setdefault(key, launcher)
-            _code_bytes[launcher] = len(binary.code)
+            _binaries[code] = _loaded[launcher] = binary
     return launcher
 
 
@@ -165,3 +176,4 @@ def clear_kernels() -> None:
     """Forget all loaded kernels."""
     with _launchers_lock:
         _launchers.clear()
+        _binaries.clear()

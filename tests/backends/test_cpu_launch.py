@@ -228,7 +228,8 @@ float32 = np.dtype(np.float32)
 x, y = (("x", Role.INPUT), ("y", Role.OUTPUT))
 buffers = tuple(Buffer(name, float32, role, True, size) for name, role in (x, y))
 kernel = Kernel("doubled", (size,), (), buffers, (), ())
-source = KernelSource(kernel, "", {}, "", CpuLaunch(units, work))
+sizes = tuple(map(int, sys.argv[5:]))
+source = KernelSource(kernel, "", {}, "", CpuLaunch(units, work, sizes=sizes))
 launch = make_launcher(source, load_object(open(path, "rb").read()), kernel.name)
 x, y = np.arange(size, dtype=float32), np.zeros(size, float32)
 launch((x, y))
@@ -242,6 +243,7 @@ def test_another_process_runs_the_code_without_numba(tmp_path: Path) -> None:
     (tmp_path / "code").write_bytes(BACKEND.compile(source).code)
     launch = source.launch
     arguments = [str(SIZE), str(launch.units), str(launch.work), str(tmp_path / "code")]
+    arguments += map(str, launch.sizes)
     subprocess.run([sys.executable, "-c", _LOAD, *arguments], check=True, timeout=120)
 
 

@@ -139,11 +139,13 @@ def test_spilling_kernels_are_written_again_with_less_work(monkeypatch: pytest.M
     binary = backend.compile(source)
     assert works == [16, 8, 4]
     assert binary.resources["spill_stores"] == 0
+    assert binary.resources["work"] == 4
     # More threads for a row, so other launch parameters than the first source has.
-    assert (
-        binary.resources["block"] * binary.resources["grid"]
-        > source.launch.block * source.launch.grid
-    )
+    backend.load(source, binary)
+    device = backend.device
+    assert isinstance(device, RecordingDevice)
+    (_, _, grid, block, _) = device.loaded[-1]
+    assert grid * block > source.launch.grid * source.launch.block
 
 
 def test_a_stack_that_less_work_does_not_shrink_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +155,7 @@ def test_a_stack_that_less_work_does_not_shrink_is_left(monkeypatch: pytest.Monk
     source = backend.emit(build.kernel())
     binary = backend.compile(source)
     assert binary.resources["stack"] > 0
-    assert binary.resources["grid"] == source.launch.grid
+    assert binary.resources["work"] == source.launch.work
 
 
 def test_emit_and_compile_need_no_device(monkeypatch: pytest.MonkeyPatch) -> None:

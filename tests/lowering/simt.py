@@ -136,6 +136,7 @@ def run(source: KernelSource, buffers: Sequence[Pointer], scalars: Sequence[Any]
     """
     state = _Block()
     kernel = _kernel(source, _Converter(state))
+    scalars = [*scalars, *map(np.int64, source.launch.sizes)]
     threads = source.launch.block
     assert threads % _WARP == 0
     with np.errstate(all="ignore"):

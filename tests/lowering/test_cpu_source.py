@@ -139,8 +139,9 @@ def test_a_chain_of_additions_runs_in_vectors() -> None:
     build.store(total, [1])
     source = emit_cpu(build.kernel())
     code = assembly(source)
-    assert re.search(r"\bv?addps\b", code)
-    assert not re.search(r"\bv?addss\b", code)
+    assert len(re.findall(r"\bv?addps\b", code)) >= 6
+    # The code serves every size: what is left over after whole vectors is added one by one.
+    assert len(re.findall(r"\bv?addss\b", code)) <= 6
     # What the user wrote is not contracted, and eight pointers need no checks for overlap.
     assert "fmadd" not in code
     assert "memcheck" not in llvm_code(source)

@@ -272,16 +272,25 @@ start:
   %args = alloca i64, i64 %count
   br label %next
 next:
-  %i = phi i64 [ 0, %start ], [ %i1, %store ], [ %i1, %whole ]
+  %i = phi i64 [ 0, %start ], [ %i1, %store ], [ %i1, %whole ], [ %i1, %size ]
   %all = icmp sge i64 %i, %count
   br i1 %all, label %run, label %one
 one:
   %i1 = add i64 %i, 1
-  %pobject = getelementptr ptr, ptr %items, i64 %i
-  %object = load ptr, ptr %pobject
   %pkind = getelementptr i64, ptr %kinds, i64 %i
   %kind = load i64, ptr %pkind
   %place = getelementptr i64, ptr %args, i64 %i
+  %is_size = icmp eq i64 %kind, $SIZE_KIND
+  br i1 %is_size, label %size, label %given
+size:
+  %after = add i64 %count, %i
+  %psize = getelementptr i64, ptr %kinds, i64 %after
+  %known = load i64, ptr %psize
+  store i64 %known, ptr %place
+  br label %next
+given:
+  %pobject = getelementptr ptr, ptr %items, i64 %i
+  %object = load ptr, ptr %pobject
   switch i64 %kind, label %whole [ i64 0, label %buffer i64 1, label %real i64 2, label %real
                                    i64 3, label %truth ]
 buffer:

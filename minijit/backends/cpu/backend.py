@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from minijit.backends.array import Array
 from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cpu.compiler import compile_source
 from minijit.backends.cpu.launch import make_launcher
-from minijit.backends.cpu.loader import load_object, processor
+from minijit.backends.cpu.loader import Code, load_object, processor
 from minijit.backends.cpu.memory import empty, is_small
 from minijit.backends.environment import compilers
 from minijit.lowering.cpu import emit_cpu
@@ -38,6 +39,11 @@ class CpuBackend:
     steps_ahead = 1
     graph_launches = 0
 
+    def __init__(self) -> None:
+        """Have nothing loaded."""
+        # One code serves kernels of several sizes.
+        self._loaded: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
+
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""
         return emit_cpu(kernel)
@@ -62,7 +68,10 @@ class CpuBackend:
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""
-        return make_launcher(source, load_object(binary.code), binary.entry)
+        code = self._loaded.get(binary.code)
+        if code is None:
+            code = self._loaded.setdefault(binary.code, load_object(binary.code))
+        return make_launcher(source, code, binary.entry)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""

@@ -31,7 +31,8 @@ def compile_source(source: KernelSource) -> Binary:
     """Compile a kernel to relocatable object code.
 
     Its entry has the signature ``void(int64 start, int64 stop, void* scratch, int64* args)``;
-    ``args`` holds the address of each buffer, then the bits of each scalar argument.
+    ``args`` holds the address of each buffer, then the bits of each scalar argument, then the sizes
+    of ``launch.sizes``.
 
     Raises:
         RuntimeError: the code calls a function that is neither its own nor in the C library.
@@ -145,6 +146,7 @@ def _optimised(source: KernelSource) -> Any:
     arguments += [types.CPointer(from_dtype(_pointee(s.dtype))) for s in launch.scratch]
     arguments += [types.CPointer(from_dtype(_pointee(b.dtype))) for b in kernel.buffers]
     arguments += [from_dtype(_passed(a.dtype)) for a in kernel.arguments]
+    arguments += [types.int64 for _ in launch.sizes]
     with global_compiler_lock, _readable(source) as filename:
         _spare_scipy()
         context = cpu_target.target_context
@@ -214,6 +216,11 @@ def _entry(source: KernelSource, inner: str, module: Any) -> str:
         lines.append(f"%pa{position} = getelementptr i64, ptr %args, i64 {slot}")
         lines.append(f"%a{position} = load {kind}, ptr %pa{position}")
         passed.append(f"{kind} %a{position}")
+    for position in range(len(launch.sizes)):
+        slot = len(kernel.buffers) + len(kernel.arguments) + position
+        lines.append(f"%pn{position} = getelementptr i64, ptr %args, i64 {slot}")
+        lines.append(f"%n{position} = load i64, ptr %pn{position}")
+        passed.append(f"i64 %n{position}")
     types = ", ".join(argument.split()[0] for argument in passed)
     body = "\n  ".join(lines)
     return f"""

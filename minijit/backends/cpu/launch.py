@@ -53,9 +53,11 @@ def make_launcher(source: KernelSource, code: Code, entry: str) -> Launcher:
     """
     kernel, launch = source.kernel, source.launch
     kinds = [Kind.BUFFER] * len(kernel.buffers) + [_kind(a.dtype) for a in kernel.arguments]
+    kinds += [Kind.SIZE] * len(launch.sizes)
+    values = [0] * (len(kinds) - len(launch.sizes)) + list(launch.sizes)
     fields = [code.address(entry), len(kinds), launch.units, launch.scratch_bytes]
-    fields += [_mode(launch), pool_address(), *kinds]
-    assert len(fields) == HEADER + len(kinds)
+    fields += [_mode(launch), pool_address(), *kinds, *values]
+    assert len(fields) == HEADER + 2 * len(kinds)
     record = np.array(fields, np.int64).view(_Record)
     record.code = code
     launcher: Launcher = builtin(record)

@@ -4,7 +4,7 @@ It is LLVM assembly, compiled once a process by llvmlite: no Python runs between
 kernel, and threads never need the interpreter's lock. Layouts of the three records it reads:
 
 - a launch (int64 array): entry, number of arguments, units, scratch bytes, mode, pool, then the
-  kind of each argument (:class:`Kind`);
+  kind of each argument (:class:`Kind`), then the value of each, of which only sizes have one;
 - the pool (int64 array): :class:`Slot`;
 - tuples and NumPy arrays: the offset of the first item and of the data pointer, both verified.
 """
@@ -75,6 +75,7 @@ class Kind(enum.IntEnum):
     UINT16 = 9
     UINT32 = 10
     UINT64 = 11
+    SIZE = 12  # not given by the caller: known to the launch
 
 
 class Mode(enum.IntEnum):
@@ -140,7 +141,7 @@ def _native_code() -> Code:
     fields: dict[str, Any] = {name: _python(name) for name in _PYTHON_FUNCTIONS}
     fields["none"] = f"inttoptr (i64 {id(None)} to ptr)"
     fields["OverflowError"] = f"inttoptr (i64 {id(OverflowError)} to ptr)"
-    fields |= {"item": item, "data": data, "header": HEADER}
+    fields |= {"item": item, "data": data, "header": HEADER, "SIZE_KIND": int(Kind.SIZE)}
     fields |= {name: _libc(name) for name in ("malloc", "free")}
     pool = assembly.NO_POOL
     if THREADS_SUPPORTED:

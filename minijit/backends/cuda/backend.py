@@ -106,8 +106,8 @@ class CudaBackend:
     def compile(self, source: KernelSource) -> Binary:
         """Compile to a cubin.
 
-        Where registers spill, the kernel is written again with less work for each thread; grid and
-        block of what was compiled in the end are resources of the binary.
+        Where registers spill, the kernel is written again with less work for each thread; the work
+        of what was compiled in the end is one of the binary's resources.
         """
         best, launch = self._build(source), source.launch
         work = launch.work
@@ -119,8 +119,7 @@ class CudaBackend:
                 # Not a matter of room: some library functions use a stack for rare arguments.
                 break
             best, launch = binary, source.launch
-        resources = {**best.resources, "grid": launch.grid, "block": launch.block}
-        return Binary(best.code, best.entry, resources)
+        return Binary(best.code, best.entry, {**best.resources, "work": launch.work})
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source as it is."""
@@ -134,8 +133,10 @@ class CudaBackend:
         """
         build = build or self.compile
         launch: CudaLaunch = source.launch
-        grid, block = binary.resources["grid"], binary.resources["block"]
-        run = self.device.load(binary.code, binary.entry, grid, block, launch.shared)
+        work = binary.resources["work"]
+        if work != launch.work:
+            launch = emit_cuda(source.kernel, self.cc, vectorize=launch.vectorize, work=work).launch
+        run = self.device.load(binary.code, binary.entry, launch.grid, launch.block, launch.shared)
         scalar: list[Launcher] = []
 
         def unaligned(arguments: tuple[Any, ...]) -> None:
@@ -145,7 +146,7 @@ class CudaBackend:
                     scalar.append(self.load(plain, build(plain), build))
             scalar[0](arguments)
 
-        return _launcher(source.kernel, run, self.device.pointer, launch.aligned, unaligned)
+        return _launcher(source.kernel, launch, run, self.device.pointer, unaligned)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """Return a function that allocates from the device's memory pool at each call."""
@@ -198,15 +199,17 @@ def _in_memory(binary: Binary) -> int:
 
 def _launcher(
     kernel: Kernel,
+    launch: CudaLaunch,
     run: Function,
     pointer: Callable[[Any], int],
-    aligned: tuple[int, ...],
     unaligned: Launcher,
 ) -> Launcher:
     buffers = len(kernel.buffers)
-    local = BlockPerThread(buffers, [argument.dtype for argument in kernel.arguments])
+    dtypes = [argument.dtype for argument in kernel.arguments]
+    aligned, sizes = launch.aligned, launch.sizes
+    local = BlockPerThread(buffers, dtypes + [np.dtype(np.int64)] * len(sizes))
 
-    def launch(arguments: tuple[Any, ...]) -> None:
+    def start(arguments: tuple[Any, ...]) -> None:
         pointers = [pointer(array) for array in arguments[:buffers]]
         low_bits = 0
         for place in aligned:
@@ -214,10 +217,10 @@ def _launcher(
         if low_bits & _ALIGNMENT_MASK:
             unaligned(arguments)
             return
-        local.pack(*pointers, *arguments[buffers:])
+        local.pack(*pointers, *arguments[buffers:], *sizes)
         run(local.block.address)
 
-    return launch
+    return start
 
 
 def _result_class(device: Device) -> type:

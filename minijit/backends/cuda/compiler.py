@@ -84,6 +84,7 @@ def compile_ptx(
 
     pointers = [types.CPointer(numba_type(buffer.dtype)) for buffer in source.kernel.buffers]
     scalars = [numba_type(held_dtype(argument.dtype)) for argument in source.kernel.arguments]
+    scalars += [types.int64 for _ in source.launch.sizes]
     try:
         with _lock, _current_device(cc), _readable(source):
             signature = types.void(*pointers, *scalars)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from minijit.backends.base import Binary
+from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cuda.backend import CudaBackend
-from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link, source_file
+from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link
 from minijit.backends.emulator.device import EmulatedDevice
 from minijit.backends.emulator.listing import with_listing
 from minijit.lowering.source import KernelSource
@@ -18,8 +15,8 @@ __all__ = ["EmulatedBackend"]
 class EmulatedBackend(CudaBackend):
     """Compiles as for a GPU, down to the cubin and its report, and runs the PTX.
 
-    The text has directives that lead to the generated source, which binaries for a GPU lack, and
-    the source itself as comments.
+    The text has directives that lead to the generated source, which binaries for a GPU lack; when
+    it is loaded, the source itself is added as comments.
     """
 
     name = "cuda-emulated"
@@ -30,13 +27,17 @@ class EmulatedBackend(CudaBackend):
         """Use ``device``, by default a new one, and compile for ``cc``."""
         super().__init__(device or EmulatedDevice(cc), cc)
 
-    def parameters(self, source: KernelSource) -> Mapping[str, Any]:
-        """Return what a GPU's binary depends on, and the text, which is part of this one."""
-        return {**super().parameters(source), "text": source.text}
+    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
+        """Load the PTX; faults will quote ``source``."""
+        return super().load(source, self.listed(source, binary), build)
+
+    def listed(self, source: KernelSource, binary: Binary) -> Binary:
+        """Return ``binary`` with the text of ``source`` in the place of whatever it came from."""
+        code = with_listing(binary.code.decode(), source.text).encode()
+        return Binary(code, binary.entry, binary.resources)
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source; ``code`` is the PTX whose cubin has the resources."""
         ptx = compile_ptx(source, self.cc, lines=True)
         linked = link(ptx, self.cc)
-        code = with_listing(ptx, source_file(source), source.text).encode()
-        return Binary(code, linked.entry, linked.resources)
+        return Binary(ptx.encode(), linked.entry, linked.resources)

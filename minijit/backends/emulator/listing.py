@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["quoted", "with_listing"]
 
 _HEAD = "//= "
 _LINE = "//| "
 
 
-def with_listing(ptx: str, filename: str, source: str) -> str:
-    """Return ``ptx`` with ``source``, which its ``.loc`` directives call ``filename``."""
+_FILE = re.compile(r'^\s*\.file\s+\d+\s+"([^"]*)"', re.MULTILINE)
+
+
+def with_listing(ptx: str, source: str) -> str:
+    """Return ``ptx`` with ``source``, to whose lines its ``.loc`` directives lead."""
+    found = _FILE.search(ptx)
+    filename = found[1] if found else ""
     lines = [f"{_HEAD}{filename}", *(f"{_LINE}{line}" for line in source.splitlines())]
     return "\n".join([ptx.rstrip("\n"), *lines]) + "\n"
 

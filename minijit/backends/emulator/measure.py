@@ -39,10 +39,11 @@ class MeasuringBackend(EmulatedBackend):
         """Return what each launch cost, in order."""
         return [self._report(launch, *self._made[launch.code]) for launch in self.emulated.launches]
 
-    def _build(self, source: KernelSource) -> Binary:
-        binary = super()._build(source)
-        self._made[binary.code] = source, binary
-        return binary
+    def listed(self, source: KernelSource, binary: Binary) -> Binary:
+        """Return what is loaded, and remember what it is."""
+        listed = super().listed(source, binary)
+        self._made[listed.code] = source, listed
+        return listed
 
     def _report(self, launch: Launch, source: KernelSource, binary: Binary) -> LaunchReport:
         counters, used = launch.counters, binary.resources

@@ -23,7 +23,8 @@ CC = (9, 0)
 
 def fault(source: KernelSource, old: str, new: str) -> str:
     """The message of the fault that a change of the PTX causes."""
-    text = EmulatedBackend(cc=CC).compile(source).code.decode()
+    backend = EmulatedBackend(cc=CC)
+    text = backend.listed(source, backend.compile(source)).code.decode()
     changed = re.sub(old, new, text, count=1, flags=re.MULTILINE)
     assert changed != text
     memory = GlobalMemory()
@@ -100,7 +101,8 @@ def test_kernels_of_one_name_have_files_of_their_own() -> None:
 
 
 def test_listing() -> None:
-    text = with_listing("// PTX\n", "<file>", "def f():\n    pass  # a.py:1\n")
+    ptx = '// PTX\n\t.file\t1 "<file>"\n'
+    text = with_listing(ptx, "def f():\n    pass  # a.py:1\n")
     assert quoted(text, "<file>", 2) == "pass  # a.py:1"
     assert (
         quoted(text, "<file>", 3) is quoted(text, "<file>", 0) is quoted(text, "other", 1) is None
