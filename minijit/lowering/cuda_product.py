@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
+
 from minijit.lowering.cuda_emitter import CudaEmitter
 from minijit.lowering.cuda_geometry import WARP, Geometry
 from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Place, Product, Value, walk
@@ -139,13 +141,15 @@ class ProductWriter:
             line(f"sums_{name}[k] = {emitter.zero(product.out.dtype)}")
         line(f"term = {emitter.call('narrow', 0)}")
         with block(f"while term < {product.terms}:"):
-            line(f"factor = factors_{name}[first + term]")
+            # Unsigned positions are not tested for being counted from the end.
+            unsigned = emitter.type(np.dtype(np.uint32))
+            line(f"factor = factors_{name}[{unsigned}(first + term)]")
             with block(f"for k in range({shape.steps}):"):
                 line(f"j = {emitter.integer(f'part + {shape.group}*k')}")
                 if shape.span != self._columns:
                     # Threads without a column take part with the last one's.
                     line(f"j = {emitter.integer(f'min(j, {self._columns - 1})')}")
-                code = f"matrix_{name}[{self._column_stride}*term + j]"
+                code = f"matrix_{name}[{unsigned}({self._column_stride}*term + j)]"
                 if product.out not in self._near:
                     emitter.dims[product.dim], emitter.dims[len(self.kernel.rows)] = "term", "j"
                     code = emitter.load_code(

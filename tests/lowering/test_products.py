@@ -343,7 +343,7 @@ def test_what_no_kernel_multiplies_says_why(name: str, device: Device) -> None:
     with minijit.disable_jit():
         np.testing.assert_allclose(got, function(*args), rtol=1e-5, atol=1e-5)
     (loop,) = explain_fusion(function, *given).loops
-    assert loop.how == f"driven by the host: {why}"
+    assert loop.how.partition(";")[0] == f"driven by the host: {why}"
 
 
 def test_large_matrices_are_the_librarys(device: Device) -> None:
@@ -351,13 +351,13 @@ def test_large_matrices_are_the_librarys(device: Device) -> None:
     n = int((most // 4) ** 0.5) + 1
     args = [device.put(x) for x in (draw(2, n), draw(n, n), draw(1, 2, n))]
     (loop,) = explain_fusion(elman, *args).loops
-    assert loop.how == (
+    assert loop.how.startswith(
         f"driven by the host: matrices of {4 * n * n} bytes are more than a loop keeps: {most}; "
         "the array library multiplies with them"
     )
     small = [device.put(x) for x in (draw(2, n - 1), draw(n - 1, n - 1), draw(1, 2, n - 1))]
     (loop,) = explain_fusion(elman, *small).loops
-    assert loop.how == (f"in kernel, row by row, {n - 1} values each, multiplied by 1 matrix")
+    assert loop.how == f"in kernel, row by row, {n - 1} values each, multiplied by 1 matrix"
 
 
 def kernel() -> Kernel:
