@@ -12,6 +12,7 @@ from minijit import runtime
 from minijit.api.exported import write
 from minijit.graph.jaxpr import Jaxpr, subjaxprs
 from minijit.graph.primitive import Kind
+from minijit.runtime.memory import MemoryStats, memory_of
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.plan import Plan
 from minijit.runtime.signature import Signature
@@ -182,16 +183,24 @@ class Compiled:
         return "\n\n".join(map(str, self.kernels()))
 
     def cost_analysis(self) -> dict[str, float]:
-        """Return ``flops`` and ``bytes accessed`` of one call, counted from program and kernels.
+        """Return what one call costs, counted from program and kernels, and what compiling took.
 
-        Of branches the costliest is counted, of a loop that ends when a condition fails one step.
+        ``flops``, ``bytes accessed`` and ``peak memory`` (bytes) of a call, ``kernels`` of the
+        program, ``compile seconds``. Of branches the costliest is counted, of a loop that ends when
+        a condition fails one step.
         """
         flops = _flops(runtime.pipeline.optimize(self._program.jaxpr))
         return {
             "flops": float(flops),
             "bytes accessed": float(self._plan.traffic),
+            "peak memory": float(self.memory_analysis().peak_memory_in_bytes),
             "kernels": float(len(self._plan.sources)),
+            "compile seconds": self._plan.compile_seconds,
         }
+
+    def memory_analysis(self) -> MemoryStats:
+        """Return the bytes that arguments, results, captured arrays and temporaries take."""
+        return memory_of(self._plan)
 
 
 def _flops(jaxpr: Jaxpr) -> int:

@@ -87,7 +87,7 @@ class Assembler:
         return Plan(
             self.backend,
             _released(steps, kept),
-            len(self.slots),
+            [var.aval.nbytes for var in self.slots],
             [self.layouts[var] for var in jaxpr.invars],
             consts,
             captured,

@@ -79,6 +79,7 @@ def compile_plan(
     Raises:
         CapturedArrayChanged: they are not any more.
     """
+    started = time.perf_counter()
     captured = Captured.of(jaxpr) if captured is None else captured
     captured.check()
     build = partial(binary_of, backend) if build is None else build
@@ -104,6 +105,7 @@ def compile_plan(
     checks = config.debug_nans if check_nans is None else check_nans
     plan = _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
     plan.code_bytes = sum(len(_loaded[each].code) for step in compiled for _, _, each in step)
+    plan.compile_seconds = time.perf_counter() - started
     return plan
 
 

@@ -28,7 +28,7 @@ class Plan:
         self,
         backend: Backend,
         steps: Sequence[Step],
-        slots: int,
+        sizes: Sequence[int],
         layouts: Sequence[Layout],
         consts: Sequence[Any],
         captured: Captured,
@@ -41,7 +41,7 @@ class Plan:
         Args:
             backend: Where the plan runs.
             steps: In order.
-            slots: How many values there are.
+            sizes: Bytes of the value in each slot.
             layouts: How the arguments lie in memory: the first slots, which the caller gives.
             consts: Values of the slots after the arguments.
             captured: What must not have changed when the plan runs.
@@ -51,15 +51,16 @@ class Plan:
         """
         self.backend = backend
         self.steps = tuple(steps)
-        self.slots = slots
+        self.sizes = tuple(sizes)
         self.layouts = tuple(layouts)
         self.arguments = len(self.layouts)
         self.consts = list(consts)
         self.results = tuple(results)
-        self._blank = [None] * (slots - self.arguments - len(consts))
+        self._blank = [None] * (len(self.sizes) - self.arguments - len(consts))
         self._name = name
         self.code_bytes = 0
-        """Machine code of its kernels; the compiler fills it in."""
+        """Machine code of its own kernels; the compiler fills it in, and the seconds it took."""
+        self.compile_seconds = 0.0
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
         run: Callable[[Sequence[Any]], list[Any]]
@@ -98,9 +99,14 @@ class Plan:
             _STEP_BYTES + (len(step.source.text) if isinstance(step, KernelStep) else 0)
             for step in self.steps
         )
-        return (
-            self.code_bytes + own + sum(plan.nbytes for step in self.steps for plan in step.plans)
-        )
+        inner = sum(plan.nbytes for step in self.steps for plan in step.plans)
+        return self.code_bytes + own + inner
+
+    @property
+    def all_code_bytes(self) -> int:
+        """Machine code of all kernels, those of bodies and branches among them."""
+        inner = (plan.all_code_bytes for step in self.steps for plan in step.plans)
+        return self.code_bytes + sum(inner)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         values = [*args, *self.consts, *self._blank]

@@ -51,7 +51,7 @@ class Repeated:
         """
         given, told = len(arguments), len(results)
         self._backend = backend
-        self._table: list[Any] = [*arguments, *[None] * (plan.slots - given)]
+        self._table: list[Any] = [*arguments, *[None] * (len(plan.sizes) - given)]
         self._table[plan.arguments : plan.arguments + len(plan.consts)] = plan.consts
         self._scratch = scratch
         self._results = frozenset(plan.results)
