@@ -54,11 +54,13 @@ class BlockAccess(Lanes):
         results = []
         for place in range(count):
             places = starts + place * width
-            written = self.batch.local_written[places]
-            if not written.all():
-                lane = int(np.argmin(written))
-                fault = Fault(UninitialisedReadError, lane, "local memory that was never written")
-                self._failed(item, fault, chosen)
+            for byte in range(width):
+                written = self.batch.local_written[places + byte]
+                if not written.all():
+                    lane = int(np.argmin(written))
+                    offset = int(places[lane]) % self.batch.local_row + byte
+                    message = f"byte {offset} of local memory was never written"
+                    self._failed(item, Fault(UninitialisedReadError, lane, message), chosen)
             value = self.batch.local.view(f"u{width}")[places // width]
             results.append(self._whole(value, chosen))
         return results

@@ -297,6 +297,49 @@ def test_register_that_some_threads_wrote(value: str) -> None:
     assert out.tolist() == want + [9] * 16
 
 
+LOCAL = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 p) {
+    .local .align 16 .b8 own[16];
+    .reg .b16 %h<2>; .reg .b32 %r<6>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd1, %rd1, %rd2;
+    mov.u16 %h1, 7;
+    st.local.u32 [own], %r1;
+    STORE
+    ld.local.v2.u32 {%r2, %r3}, [own];
+    add.u32 %r4, %r2, %r3;
+    st.global.u32 [%rd1], %r4;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "byte"),
+    [
+        ("", 4),
+        ("st.local.u16 [own+4], %h1;", 6),
+        ("st.local.u16 [own+6], %h1;", 4),
+        ("st.local.u8 [own+4], %h1; st.local.u16 [own+6], %h1;", 5),
+    ],
+)
+def test_local_memory_that_was_written_in_part(store: str, byte: int) -> None:
+    said = rf"thread 0: byte {byte} of local memory was never written\n.*ld\.local\.v2"
+    with pytest.raises(UninitialisedReadError, match=said):
+        launch(LOCAL.replace("STORE", store), [zeros(32, np.int32)])
+
+
+def test_local_memory_that_was_written_in_pieces() -> None:
+    out = zeros(32, np.int32)
+    pieces = "st.local.u16 [own+4], %h1; st.local.u8 [own+6], %h1; st.local.u8 [own+7], 0;"
+    launch(LOCAL.replace("STORE", pieces), [out])
+    assert out.tolist() == [n + 0x70007 for n in range(32)]
+
+
 @pytest.mark.parametrize("name", ["%cluster_ctaid.x", "%tid.w", "%envreg0"])
 def test_special_register_that_is_not_emulated(name: str) -> None:
     text = PARTLY.replace("VALUE", name).replace("@GUARD ", "")
