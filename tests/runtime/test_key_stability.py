@@ -1,0 +1,101 @@
+"""Keys on the disk: equal in every process for equal programs, different for others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minijit
+from minijit.backends.base import Backend
+from minijit.backends.cuda.backend import CudaBackend
+from minijit.backends.registry import get_backend
+from minijit.lowering.demand import Program
+from minijit.runtime.binaries import key_of
+from minijit.runtime.pipeline import _lower, optimize, plan_partition
+from minijit.runtime.placement import Placed
+from tests.transforms.random_bodies import random_loop_program
+from tests.transforms.random_programs import random_program
+
+ROOT = Path(__file__).parents[2]
+DEEP = bool(os.environ.get("MINIJIT_TEST_DEEP"))
+PROGRAMS, PROCESSES = (250, 20) if DEEP else (25, 3)
+
+
+def keys(function: Callable[..., Any], args: Any, backend: Backend) -> Iterator[str]:
+    """Names of the keys of all kernels of a program; nothing is compiled."""
+    inputs = Placed.on(get_backend("cpu"), args)
+    jaxpr = optimize(minijit.make_jaxpr(function)(*args))
+    layouts = dict(zip(jaxpr.invars, inputs.layouts, strict=True))
+    layouts |= dict(
+        zip(jaxpr.constvars, Placed.on(get_backend("cpu"), jaxpr.consts).layouts, strict=True)
+    )
+    for step in _lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
+        for lowered in step:
+            key = key_of(backend, backend.emit(lowered.kernel))
+            assert key is not None
+            yield key.name
+
+
+def main() -> None:
+    """Write the keys of many programs, a line each."""
+    for backend in (get_backend("cpu"), CudaBackend(cc=(9, 0))):
+        for seed in range(PROGRAMS):
+            for make in (random_program, random_loop_program):
+                sys.stdout.write(" ".join(keys(*make(seed), backend)) + "\n")
+
+
+def test_other_processes_make_the_same_keys(tmp_path: Path) -> None:
+    outputs = set()
+    for number in range(PROCESSES):
+        folder = tmp_path / f"folder {number}"
+        folder.mkdir()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONHASHSEED": str(number * 7919),
+            "MINIJIT_CACHE": "0",
+        }
+        command = [
+            sys.executable,
+            "-c",
+            "from tests.runtime.test_key_stability import main; main()",
+        ]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+    lines = outputs.pop().splitlines()
+    assert len(lines) == 4 * PROGRAMS
+    assert len({name for line in lines for name in line.split()}) > PROGRAMS
+
+
+NEAR: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "constant": (lambda x: x * 2.5, lambda x: x * 2.25),
+    "sign of zero": (lambda x: x + 0.0, lambda x: x + -0.0),
+    "operation": (lambda x: x + 2, lambda x: x - 2),
+    "order": (lambda x: 2 - x, lambda x: x - 2),
+    "axis": (lambda x: x.sum(0), lambda x: x.sum(1)),
+    "reduction": (lambda x: x.max(0), lambda x: x.min(0)),
+    "dtype": (lambda x: (x * 2).astype(np.float64), lambda x: (x * 2).astype(np.float16)),
+    "direction": (lambda x: x[::-1] * 2, lambda x: x * 2),
+    "offset": (lambda x: x[1:] * 2, lambda x: x[:-1] * 2),
+    "branch": (lambda x: np.where(x > 0, x, 1), lambda x: np.where(x >= 0, x, 1)),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_programs_that_differ_a_little_have_other_keys(name: str, target: str) -> None:
+    backend = get_backend("cpu") if target == "cpu" else CudaBackend(cc=(9, 0))
+    x = np.ones((8, 8), np.float32)
+    one, other = (list(keys(function, [x], backend)) for function in NEAR[name])
+    assert one
+    assert one != other
