@@ -24,6 +24,7 @@ from minijit.graph import errors
 from minijit.graph.config import config
 from minijit.graph.errors import (
     ConcretizationTypeError,
+    ForkedCUDAError,
     NonConcreteBooleanIndexError,
     RecompileLimitError,
     RecompileWarning,
@@ -49,6 +50,7 @@ __all__ = [
     "Array",
     "Compiled",
     "ConcretizationTypeError",
+    "ForkedCUDAError",
     "Jaxpr",
     "Jitted",
     "KernelInfo",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import types
 import weakref
 from collections.abc import Hashable
 from typing import Any
 
 from minijit import runtime
+from minijit.backends.registry import lost_devices
 from minijit.graph.locks import process_lock
 from minijit.runtime.memory_cache import FunctionCache
 
@@ -67,3 +69,14 @@ def clear_caches() -> None:
     for cache in caches:
         cache.clear()
     runtime.pipeline.clear_kernels()
+
+
+def _after_fork() -> None:
+    for cache in _all:
+        cache.after_fork()
+        if lost_devices:
+            cache.hits.clear()  # what goes the long way asks for its device
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

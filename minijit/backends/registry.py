@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -11,9 +12,10 @@ import numpy as np
 
 from minijit.backends.base import Backend
 from minijit.graph.config import config
+from minijit.graph.errors import ForkedCUDAError
 from minijit.graph.locks import process_lock
 
-__all__ = ["adopt", "backend_of", "default_device", "devices", "get_backend"]
+__all__ = ["adopt", "backend_of", "default_device", "devices", "get_backend", "lost_devices"]
 
 _FACTORIES = {
     "cpu": ("minijit.backends.cpu.backend", "CpuBackend"),
@@ -21,6 +23,8 @@ _FACTORIES = {
     "cuda-emulated": ("minijit.backends.emulator.backend", "EmulatedBackend"),
 }
 _backends: dict[str, Backend] = {}
+lost_devices: set[str] = set()
+"""Devices that the parent of this process used and that do not work in a forked child."""
 _lock = process_lock()
 _DLPACK_HOST = 1  # kDLCPU of the DLPack standard
 
@@ -31,10 +35,17 @@ def get_backend(name: str) -> Backend:
     Raises:
         ValueError: there is none of that name.
         RuntimeError: its device cannot be used; the message says why.
+        ForkedCUDAError: this is a child of a process that used it.
     """
     backend = _backends.get(name)
     if backend is not None:
         return backend
+    if name in lost_devices:
+        raise ForkedCUDAError(
+            "this process was forked from one that had used the GPU, and CUDA does not work in "
+            "such a child: start it by multiprocessing.get_context('spawn'), fork before the GPU "
+            "is first used, or compute with device='cpu'"
+        )
     if name not in _FACTORIES:
         raise ValueError(f"no device {name!r}; the devices are {', '.join(_FACTORIES)}")
     module, factory = _FACTORIES[name]
@@ -43,6 +54,15 @@ def get_backend(name: str) -> Backend:
             made = getattr(importlib.import_module(module), factory)()
             _backends[name] = cast(Backend, made)
     return _backends[name]
+
+
+def _after_fork() -> None:
+    if _backends.pop("cuda", None) is not None:
+        lost_devices.add("cuda")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def backend_of(leaves: Sequence[Any]) -> Backend:

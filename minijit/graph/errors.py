@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CacheWarning",
     "ConcretizationTypeError",
+    "ForkedCUDAError",
     "NonConcreteBooleanIndexError",
     "RecompileLimitError",
     "RecompileWarning",
@@ -92,3 +93,11 @@ class RecompileWarning(UserWarning):
 
 class RecompileLimitError(RuntimeError):
     """A call needed one compile more than ``config.max_compiles`` allows for a function."""
+
+
+class ForkedCUDAError(RuntimeError):
+    """A forked child of a process that had used the GPU asked for it.
+
+    CUDA does not work there. Start processes by ``multiprocessing.get_context("spawn")``, fork
+    before the GPU is first used, or compute on the CPU.
+    """

@@ -27,11 +27,6 @@ class Mode(threading.local):
     disabled: int = 0
     busy: bool = False
 
-    def set_trace(self, trace: Trace | None) -> None:
-        """Record into ``trace`` from now on."""
-        self.trace = trace
-        self.busy = trace is not None or self.disabled > 0
-
     def add_disabled(self, change: int) -> None:
         """Open or close a block in which jit is disabled."""
         self.disabled += change

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -196,18 +195,6 @@ class Traced:
     captures: tuple[Any, ...]
 
 
-@contextmanager
-def _recording(name: str, parent: Trace | None) -> Iterator[Trace]:
-    before = mode.trace
-    trace = Trace(name, parent)
-    mode.set_trace(trace)
-    try:
-        yield trace
-    finally:
-        trace.is_open = False
-        mode.set_trace(before)
-
-
 def trace_function(
     function: Callable[[list[Tracer]], Sequence[Any]],
     avals: Sequence[ShapedArray],
@@ -229,9 +216,17 @@ def trace_function(
     Raises:
         TypeError: a result is not an array; and whatever ``function`` raises.
     """
-    with _recording(name, None if alone else mode.trace) as trace:
+    before = mode.trace
+    trace = Trace(name, None if alone else before)
+    try:
+        mode.trace, mode.busy = trace, True
         inputs = [trace.new_input(aval, n) for aval, n in zip(avals, names, strict=True)]
         outvars = tuple(_lift_result(trace, value) for value in function(inputs))
+    finally:
+        # Without a call, in which a signal could be handled: an interrupt must not leave it undone.
+        trace.is_open = False
+        mode.trace = before
+        mode.busy = before is not None or mode.disabled > 0
     invars = tuple(tracer._var for tracer in inputs)
     captured = tuple(value for value, _ in trace.captures.values())
     variables = tuple(var for _, var in trace.captures.values())

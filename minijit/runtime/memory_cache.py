@@ -139,6 +139,11 @@ class FunctionCache:
                     del self._surroundings[next(iter(self._surroundings))]
         return known
 
+    def after_fork(self) -> None:
+        """Make the cache usable in a forked child: who held its locks does not exist there."""
+        self._lock = threading.RLock()
+        self._pending = weakref.WeakValueDictionary()
+
     def program(
         self,
         signature: Signature,
@@ -207,8 +212,8 @@ class FunctionCache:
             if self._holds(entry) and layout in entry.plans:
                 if raw_key in self.hits:  # of what the function read before
                     self._forget(self.hits[raw_key][-1], raw_key)
-                self.hits[raw_key] = (guard, run, entry)
                 entry.layouts[raw_key] = layout
+                self.hits[raw_key] = (guard, run, entry)
                 while len(entry.layouts) > _limit():
                     self._forget(entry, next(iter(entry.layouts)))
 

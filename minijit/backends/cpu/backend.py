@@ -16,6 +16,7 @@ from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import Code, load_object, processor
 from minijit.backends.cpu.memory import empty, is_small
 from minijit.backends.environment import compilers
+from minijit.graph.interrupts import uninterrupted
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.kernel_ir import Kernel
@@ -54,7 +55,7 @@ class CpuBackend:
 
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source to a relocatable object file."""
-        return compile_source(source)
+        return uninterrupted(partial(compile_source, source))
 
     def environment(self) -> Mapping[str, str]:
         """Return the compilers, and the processor with its instructions."""
@@ -70,7 +71,8 @@ class CpuBackend:
         """Load an object file; the launcher keeps its code alive."""
         code = self._loaded.get(binary.code)
         if code is None:
-            code = self._loaded.setdefault(binary.code, load_object(binary.code))
+            loaded = uninterrupted(partial(load_object, binary.code))
+            code = self._loaded.setdefault(binary.code, loaded)
         return make_launcher(source, code, binary.entry)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from minijit.backends.cuda.compiler import COMPILERS, ComputeCapability, compile
 from minijit.backends.cuda.device import CupyDevice, Device, Function
 from minijit.backends.environment import compilers
 from minijit.graph.events import emit
+from minijit.graph.interrupts import uninterrupted
 from minijit.lowering.cuda import CudaLaunch, emit_cuda
 from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
@@ -123,7 +125,7 @@ class CudaBackend:
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source as it is."""
-        return compile_source(source, self.cc)
+        return uninterrupted(partial(compile_source, source, self.cc))
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load the cubin on the current device; the launcher runs it on CuPy's current stream.

@@ -1,0 +1,140 @@
+"""Forked children: on the CPU they hit and compile, on CUDA they are told at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+PRELUDE = """
+import os, signal, threading
+import numpy as np
+import minijit
+from minijit.backends import registry
+
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+def right(got, want):
+    if not np.array_equal(got, want):
+        raise AssertionError((got, want))
+
+x = np.ones(64)
+f = minijit.jit(lambda v, n: np.sqrt(v) * 3 + n, static_argnames="n")
+right(f(x, n=1), x * 4)
+"""
+
+
+def printed(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PRELUDE + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[2],
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_child_hits_and_compiles() -> None:
+    program = """
+        def work():
+            with minijit.debug.count() as events:
+                right(f(x, n=1), x * 4)
+            assert events["trace"] == events["program"] == 0
+            right(f(x, n=2), x * 5)
+            right(minijit.jit(lambda v: v - 1)(x), x - 1)
+
+        print([in_child(work) for _ in range(3)])
+    """
+    assert printed(program) == "[0, 0, 0]"
+
+
+def test_a_child_is_not_stopped_by_locks_of_threads_that_it_lacks() -> None:
+    program = """
+        tracing, go_on = threading.Event(), threading.Event()
+
+        @minijit.jit
+        def slow(v):
+            if threading.current_thread() is not threading.main_thread():
+                tracing.set()
+                go_on.wait(60)
+            return v * 7
+
+        thread = threading.Thread(target=slow, args=(x,))
+        thread.start()
+        tracing.wait(60)
+        # The thread holds the lock of this very signature.
+        codes = [in_child(lambda: right(slow(x), x * 7)) for _ in range(2)]
+        go_on.set()
+        thread.join()
+        right(slow(x), x * 7)
+        print(codes, slow.stats()["traces"])
+    """
+    assert printed(program) == "[0, 0] 1"
+
+
+def test_a_child_compiles_while_its_parent_compiles_the_same_function() -> None:
+    program = """
+        stop = threading.Event()
+
+        def compile_on():
+            n = 2
+            while not stop.is_set():
+                n += 1
+                f(x[: n % 50 + 1], n=n)
+
+        thread = threading.Thread(target=compile_on)
+        thread.start()
+        codes = [in_child(lambda: right(f(x, n=-k), x * 3 - k)) for k in range(1, 5)]
+        stop.set()
+        thread.join()
+        print(codes)
+    """
+    assert printed(program) == "[0, 0, 0, 0]"
+
+
+def test_a_child_of_a_process_that_used_cuda_is_told() -> None:
+    program = """
+        # The emulated device in the place of a GPU: what matters is who used it.
+        registry._backends["cuda"] = registry.get_backend("cuda-emulated")
+        g = minijit.jit(lambda v: v + 1)
+        with minijit.default_device("cuda"):
+            compiled = g.lower(x).compile()
+            right(g(x), x + 1)
+
+        def work():
+            refused = 0
+            for call in (lambda: g(x), lambda: compiled(x), lambda: minijit.jit(lambda v: v)(x)):
+                try:
+                    with minijit.config.override(device="cuda"):
+                        call()
+                except minijit.ForkedCUDAError as error:
+                    refused += "spawn" in str(error)
+            assert refused == 3
+            assert "cuda" not in minijit.devices()
+            right(g(x), x + 1)  # on the CPU
+            right(f(x, n=1), x * 4)
+
+        print(in_child(work))
+        with minijit.default_device("cuda"):
+            right(g(x), x + 1)
+    """
+    assert printed(program) == "0"
