@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from minijit.backends.base import Backend, Binary
 from minijit.graph.events import emit
 from minijit.lowering.source import KernelSource
 from minijit.runtime.describe import Indescribable, describe_source
 from minijit.runtime.disk import Entry, Key, Store, default_store
+from minijit.runtime.explain import report_environment
 
 __all__ = ["binary_of", "key_of"]
 
@@ -42,6 +45,7 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
     others = store.other_environments(key)
     if others:
         emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
+        report_environment(min((_differing(other, key) for other in others), key=len))
     with store.single_flight(key):
         # Another process may have compiled it while this one waited.
         found = _stored(store, key, source)
@@ -56,6 +60,12 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
         }
         store.put(key, Entry(facts, {"code": binary.code}))
         return binary
+
+
+def _differing(other: Mapping[str, Any], key: Key) -> dict[str, tuple[Any, Any]]:
+    now = key.environment
+    pairs = {name: (other.get(name), now.get(name)) for name in sorted({*other, *now})}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _stored(store: Store, key: Key, source: KernelSource) -> Binary | None:

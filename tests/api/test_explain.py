@@ -8,14 +8,15 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minijit
+from minijit.backends.registry import get_backend
 from minijit.graph.config import config
-from minijit.runtime import explain
 from minijit.runtime.changes import ADVICE
 from minijit.runtime.report import CacheEntries, Explanation, Stats
 from tests.conftest import Device
@@ -151,22 +152,24 @@ def test_bytes_bound_the_cache(device: Device) -> None:
         assert f._cache_size() == 1  # what runs stays
 
 
-def test_other_environments_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minijit.runtime import pipeline
-
-    compile_plan = pipeline.compile_plan
-
-    def on_disk(*args: Any, **kwargs: Any) -> Any:
-        for _ in range(2):  # for each kernel
-            explain.report_environment({"numba": ("0.61", "0.62")})
-        return compile_plan(*args, **kwargs)
-
-    monkeypatch.setattr(pipeline, "compile_plan", on_disk)
-    f = made()
-    f(X)
-    assert last(f) == ("version", "numba: 0.61 -> 0.62")
-    explain.report_environment({"numba": ("0.61", "0.62")})  # nothing is compiled
-    assert len(f.explain().misses) == 2
+def test_programs_on_disk_for_other_versions_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = get_backend("cpu")
+    ours = dict(backend.environment())
+    f = made(lambda x: x * 1.0625 + 0.5)
+    with config.override(compilation_cache="rw", compilation_cache_dir=str(tmp_path / "kept")):
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "environment", lambda: {**ours, "numba": "0.1"}, raising=False)
+            f(X)
+        minijit.clear_caches()
+        f(X)
+        assert last(f) == ("version", f"numba: 0.1 -> {ours['numba']}")
+        minijit.clear_caches()
+        misses = len(f.explain().misses)
+        f(X)  # now it is there
+    assert len(f.explain().misses) == misses + 1
+    assert f.explain().misses[-1].changes == ()
 
 
 def test_what_recurs_is_counted_with_advice(device: Device) -> None:
