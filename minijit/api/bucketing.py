@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
@@ -132,12 +133,13 @@ class Bucketed(Generic[R]):
         self, result: Any, call: PaddedCall, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Crops:
         """Return what to crop of ``result``, which depends on the signature of the call alone."""
-        padded = tuple(n for n, size in enumerate(call.sizes) if size != call.lengths[n])
+        padded = tuple(map(operator.ne, call.sizes, call.lengths))
         raw = raw_call(self._jitted._binder, call.args, call.kwargs)
         key = None if raw is None else (raw.key, padded)
         crops = self._crops.get(key)
         if crops is None:
-            each = {n: self._dimension_crops(n, result, call, args, kwargs) for n in padded}
+            numbers = (number for number, differs in enumerate(padded) if differs)
+            each = {n: self._dimension_crops(n, result, call, args, kwargs) for n in numbers}
             crops = tuple(
                 tuple((axis, n) for n, axes in each.items() for axis in axes[place])
                 for place in range(len(next(iter(each.values()))))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from minijit.api.stages import Lowered
+from minijit.backends.array import ARRAY_PLACES
 from minijit.graph.tree import flatten, leaf_paths, spread, unflatten
 
 __all__ = ["Crops", "crop", "crops_asked", "crops_inferred"]
@@ -16,11 +17,19 @@ Crops: TypeAlias = tuple[tuple[tuple[int, int], ...], ...]
 
 def crop(result: Any, crops: Crops, lengths: Sequence[int]) -> Any:
     """Return views of the leaves of ``result``, cut along the axes of ``crops``."""
+    if type(result) in ARRAY_PLACES:
+        return _cut(result, crops[0], lengths)
     leaves, tree = flatten(result)
     for place, pairs in enumerate(crops):
-        for axis, number in pairs:
-            leaves[place] = leaves[place][(slice(None),) * axis + (slice(lengths[number]),)]
+        if pairs:
+            leaves[place] = _cut(leaves[place], pairs, lengths)
     return unflatten(tree, leaves)
+
+
+def _cut(leaf: Any, pairs: Sequence[tuple[int, int]], lengths: Sequence[int]) -> Any:
+    for axis, number in pairs:
+        leaf = leaf[(slice(None),) * axis + (slice(lengths[number]),)]
+    return leaf
 
 
 def crops_asked(function: str, result: Any, out_axes: Any, size: int) -> list[tuple[int, ...]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from minijit.api.arguments import Binder
 from minijit.api.dimension import Dimension
-from minijit.api.padded import Padded
 from minijit.api.padding import mask_of, pad_axis
+from minijit.api.recipe import Argument, Leaf, Recipe, take_apart
+from minijit.graph.tree import TreeDef
 
 __all__ = ["PaddedCall", "Padder"]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class PaddedCall:
     """Arguments as the compiled program takes them.
 
@@ -32,6 +34,24 @@ class PaddedCall:
     kwargs: dict[str, Any]
     lengths: tuple[int, ...]
     sizes: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """Where calls with so many arguments by position, and these keywords, have what is padded.
+
+    Attributes:
+        places: Of the arguments that are padded, among all that are given.
+        arguments: What is known of those.
+        args: For each argument by position of the padded call, its place among those given, behind
+            which the masks and lengths stand.
+        kwargs: The same by name.
+    """
+
+    places: tuple[int, ...]
+    arguments: tuple[Argument, ...]
+    args: tuple[int, ...]
+    kwargs: dict[str, int]
 
 
 class Padder:
@@ -60,8 +80,10 @@ class Padder:
         self._filled = {name: filled[name] for name in parameters if name in filled}
         kept = [parameter for name, parameter in parameters.items() if name not in filled]
         self.signature = binder.signature.replace(parameters=kept)
-        positional = [parameter.name for parameter in kept if parameter.kind in _POSITIONAL]
-        self._places = {name: place for place, name in enumerate(positional)}
+        self._positional = [parameter.name for parameter in kept if parameter.kind in _POSITIONAL]
+        # A call is looked up by what it looks like, and then only padded.
+        self._form = functools.lru_cache(_KEPT)(self._new_form)
+        self._recipe = functools.lru_cache(_KEPT)(self._new_recipe)
 
     def pad(
         self,
@@ -76,68 +98,69 @@ class Padder:
             args: Arguments by position.
             kwargs: Arguments by name.
             choose: Takes the number of a dimension and its length, and returns the size.
-            pad: Pads a leaf: ``pad(leaf, axis, size, fill)``.
+            pad: Pads a leaf whose length is another one: ``pad(leaf, axis, size, fill)``.
 
         Raises:
             ValueError: arguments that are padded together differ in length, or lack the axis.
             TypeError: an argument is missing, one that is filled in is given, or one is traced.
         """
-        for name in self._filled.keys() & kwargs.keys():
-            raise TypeError(
-                f"{self._binder.name}() gets the argument {name!r} from bucketed: leave it out, or "
-                "name it in axis={...} to have it padded"
-            )
-        args, kwargs = list(args), dict(kwargs)
+        form = self._form(len(args), tuple(kwargs))
+        values = [*args, *kwargs.values()]
+        leaves, trees = take_apart([values[place] for place in form.places])
+        kinds = tuple([(type(leaf), getattr(leaf, "ndim", 0)) for leaf in leaves])
+        recipe = self._recipe(form, trees, kinds)
         lengths: list[int] = []
         sizes: list[int] = []
-        first: list[Any] = []
-        for number in range(len(self._dimensions)):
-            arguments = tuple(self._taken(number, args, kwargs))
-            lengths.append(self._length(arguments, args, kwargs))
-            sizes.append(choose(number, lengths[number]))
-            first.append(next(a.first for a in arguments if a.first is not None))
-            for argument in arguments:
-                padded = argument.padded(pad, sizes[number])
-                if argument.name in kwargs:
-                    kwargs[argument.name] = padded
-                else:
-                    args[self._places[argument.name]] = padded
-        for name, (number, what) in self._filled.items():
+        for number, pads in enumerate(recipe.pads):
+            found = {leaves[leaf].shape[axis] for leaf, axis, _ in pads}
+            if len(found) != 1:
+                self._refuse(number, recipe, leaves, args, kwargs)
+            (length,) = found
+            size = choose(number, length)
+            lengths.append(length)
+            sizes.append(size)
+            if length != size:
+                for leaf, axis, fill in pads:
+                    leaves[leaf] = pad(leaves[leaf], axis, size, fill)
+        for place, value in zip(form.places, recipe.put_together(leaves), strict=True):
+            values[place] = value
+        for number, what in self._filled.values():
             length, size = lengths[number], sizes[number]
-            value = length if what == "length" else mask_of(first[number], length, size)
-            self._fill_in(name, value, args, kwargs)
-        return PaddedCall(args, kwargs, tuple(lengths), tuple(sizes))
+            like = leaves[recipe.pads[number][0].leaf]
+            values.append(length if what == "length" else mask_of(like, length, size))
+        return PaddedCall(
+            [values[place] for place in form.args],
+            {name: values[place] for name, place in form.kwargs.items()},
+            tuple(lengths),
+            tuple(sizes),
+        )
 
-    def _taken(
-        self, number: int, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Iterator[Padded]:
-        """Take apart the arguments of one dimension; those left at their defaults are not there."""
-        for name, axis in self.axes[number].items():
-            place = self._places.get(name, len(args))
-            if name not in kwargs and place >= len(args):
-                continue
-            value = kwargs[name] if name in kwargs else args[place]
-            fill = self._dimensions[number].fill_of(name)
-            yield Padded.of(self._binder.name, name, value, axis, fill)
+    def _new_form(self, positional: int, names: tuple[str, ...]) -> _Form:
+        for name in self._filled:
+            if name in names:
+                raise TypeError(
+                    f"{self._binder.name}() gets the argument {name!r} from bucketed: leave it "
+                    "out, or name it in axis={...} to have it padded"
+                )
+        # Those left at their defaults are not there.
+        given = {name: positional + place for place, name in enumerate(names)}
+        given |= {name: place for place, name in enumerate(self._positional[:positional])}
+        padded = dict.fromkeys(name for axes in self.axes for name in axes if name in given)
+        args, kwargs = list(range(positional)), {name: given[name] for name in names}
+        for place, name in enumerate(self._filled, positional + len(names)):
+            self._fill_in(name, place, args, kwargs)
+        return _Form(
+            tuple(given[name] for name in padded),
+            tuple(map(self._argument, padded)),
+            tuple(args),
+            kwargs,
+        )
 
-    def _length(
-        self, arguments: Sequence[Padded], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> int:
-        """Return the length that all arguments have."""
-        lengths = {length for argument in arguments for length in argument.lengths()}
-        if len(lengths) == 1:
-            return lengths.pop()
-        name = self._binder.name
-        if lengths:
-            found = "; ".join(text for argument in arguments for text in argument.described())
-            raise ValueError(f"{name}: arguments that are padded together differ: {found}")
-        try:
-            self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}(): {error}") from None
-        raise TypeError(f"{name}: the call has no array to take the length from")
+    def _argument(self, name: str) -> Argument:
+        axes = tuple(axes.get(name) for axes in self.axes)
+        return Argument(name, axes, tuple(each.fill_of(name) for each in self._dimensions))
 
-    def _fill_in(self, name: str, value: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def _fill_in(self, name: str, value: int, args: list[int], kwargs: dict[str, int]) -> None:
         """Put an argument where the parameter ``name`` has its place."""
         parameters = self._binder.signature.parameters
         place = list(parameters).index(name)
@@ -145,3 +168,33 @@ class Padder:
             args.insert(place, value)
         else:
             kwargs[name] = value
+
+    def _new_recipe(
+        self, form: _Form, trees: tuple[TreeDef | None, ...], leaves: tuple[Leaf, ...]
+    ) -> Recipe:
+        return Recipe.of(self._binder.name, len(self.axes), form.arguments, trees, leaves)
+
+    def _refuse(
+        self,
+        number: int,
+        recipe: Recipe,
+        leaves: Sequence[Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> NoReturn:
+        """Say why there is no length that all leaves of a dimension have."""
+        name = self._binder.name
+        if recipe.pads[number]:
+            raise ValueError(
+                f"{name}: arguments that are padded together differ: "
+                f"{recipe.described(number, leaves)}"
+            )
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}(): {error}") from None
+        raise TypeError(f"{name}: the call has no array to take the length from")
+
+
+_KEPT = 256
+"""How many kinds of calls are remembered."""

@@ -43,9 +43,9 @@ def pad_to_bucket(x: Any, sizes: SizesLike, axis: int = 0, fill: float = 0) -> t
         )
     checked_fill(fill)
     x = adopt(x)
-    if not hasattr(x, "shape"):
+    if not hasattr(x, "ndim"):
         x = np.asarray(x)
-    axis = checked_axis(axis, x)
+    axis = checked_axis(axis, type(x), x.ndim)
     length, bounds = x.shape[axis], Sizes.of(sizes)
     size = bounds.fit(length)
     if size is None:
@@ -56,15 +56,14 @@ def pad_to_bucket(x: Any, sizes: SizesLike, axis: int = 0, fill: float = 0) -> t
     return pad_axis(x, axis, size, fill), mask_of(x, length, size)
 
 
-def checked_axis(axis: int, x: Any) -> int:
-    """Return ``axis`` of ``x``, counted from the front.
+def checked_axis(axis: int, kind: type, ndim: int) -> int:
+    """Return ``axis`` of a value of type ``kind`` that has ``ndim`` axes, counted from the front.
 
     Raises:
         ValueError: it has no such axis.
     """
-    ndim = len(getattr(x, "shape", ()))
     if not -ndim <= axis < ndim:
-        found = f"an array with {ndim} axes" if ndim else f"a number ({type(x).__name__})"
+        found = f"an array with {ndim} axes" if ndim else f"a number ({kind.__name__})"
         raise ValueError(f"{found} has no axis {axis} to be padded")
     return axis % ndim
 

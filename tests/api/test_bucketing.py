@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import minijit
+from minijit.api.recipe import Recipe
 from minijit.bucketing import Bucketed, bucketed
 from tests.conftest import Device
 
@@ -125,7 +126,27 @@ def test_the_program_that_was_asked_for_axes_serves_its_own_size(
     for n, traces in ((3, 2), (2, 2), (7, 2), (12, 3), (16, 3)):
         f(device.put(normal(n)))
         assert counts["trace"] == traces
-    assert counts["compile"] == 3
+    assert f.stats()["plans"] == 3
+
+
+def test_how_to_pad_is_worked_out_once_for_each_kind_of_call(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[Any] = []
+    of = Recipe.of
+
+    def counted(*args: Any) -> Recipe:
+        kinds.append(args[-1])
+        return of(*args)
+
+    monkeypatch.setattr(Recipe, "of", counted)
+    f = bucketed(axis=-1, sizes=(8, 16))(minijit.jit(lambda x, mask: np.where(mask, x * 2, 0)))
+    for n in (3, 5, 8, 11, 16, 3):
+        for x in (normal(n), normal(2, n), normal(n).astype("float64")):
+            same(device, f(device.put(x)), x * 2)
+    assert len(kinds) == 2  # of arrays with one axis, and with two
+    same(device, f(x=device.put(normal(3))), normal(3) * 2)
+    assert len(kinds) == 3
 
 
 def test_out_axes_spare_the_second_trace(device: Device, counts: Counter[str]) -> None:
