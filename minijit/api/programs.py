@@ -40,7 +40,7 @@ class Programs:
         """Return what the function, its static arguments and their callees read."""
 
         def look() -> Surroundings:
-            return surroundings((self._function, *arguments.values.values()))
+            return surroundings(self._function, arguments.values.values())
 
         return self._cache.surroundings(arguments.statics, look)
 

@@ -28,6 +28,7 @@ class Names:
         written: Global names that are bound or deleted.
         written_free: Variables of functions around it that are bound or deleted.
         attributes: Names that are read as attributes of anything.
+        stored: Names that are bound or deleted as attributes of anything.
         written_attributes: ``(name, attribute)`` pairs: attributes of a global or free variable
             that are bound or deleted.
         modules: Modules that it imports by their absolute names.
@@ -37,6 +38,7 @@ class Names:
     written: frozenset[str]
     written_free: frozenset[str]
     attributes: frozenset[str]
+    stored: frozenset[str]
     written_attributes: frozenset[tuple[str, str]]
     modules: frozenset[str]
 
@@ -45,7 +47,8 @@ class Names:
 def names_of(code: CodeType) -> Names:
     """Return the names of ``code``, without looking into what they stand for."""
     read: dict[str, None] = {}
-    found: dict[str, set[str]] = {kind: set() for kind in ("written", "free", "attributes", "mods")}
+    kinds = ("written", "free", "attributes", "stored", "mods")
+    found: dict[str, set[str]] = {kind: set() for kind in kinds}
     pairs: set[tuple[str, str]] = set()
     for part, free in _nested(code, frozenset(code.co_freevars)):
         instructions = [i for i in dis.get_instructions(part) if i.opname != "EXTENDED_ARG"]
@@ -60,6 +63,8 @@ def names_of(code: CodeType) -> Names:
                 found["free"].add(name)
             elif kind in _ATTRIBUTES:
                 found["attributes"].add(name)
+            elif kind in _ATTRIBUTE_WRITES:
+                found["stored"].add(name)
             elif kind == "IMPORT_NAME":
                 found["mods"].add(name)
             base = _written_base(instructions, position)
@@ -70,6 +75,7 @@ def names_of(code: CodeType) -> Names:
         frozenset(found["written"]),
         frozenset(found["free"]),
         frozenset(found["attributes"]),
+        frozenset(found["stored"]),
         frozenset(pairs),
         frozenset(found["mods"]),
     )

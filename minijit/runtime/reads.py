@@ -1,4 +1,4 @@
-"""What a function and its callees read of their surroundings: globals and closure variables.
+"""What a function and its callees read: globals, closure variables, attributes of classes.
 
 A change of what a name stands for is a new signature. What the functions themselves bind is a side
 effect, and no part of it. What a container or another object holds is not looked at: it counts by
@@ -17,31 +17,18 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from minijit.graph.identity import Same
-from minijit.runtime.guard import Guard, make_guard
+from minijit.runtime.guard import UNDEFINED, Guard, make_guard
 from minijit.runtime.names import names_of
 from minijit.runtime.signature import Read, plain_key
 
 __all__ = ["UNDEFINED", "Surroundings", "surroundings"]
 
-_LIBRARIES = tuple(
-    f"{Path(folder).resolve()}/"
-    for folder in (
-        str(Path(__file__).parent.parent),
-        sysconfig.get_path("stdlib"),
-        sysconfig.get_path("platstdlib"),
-    )
+_MINIJIT = f"{Path(__file__).resolve().parent.parent}/"
+_STANDARD = tuple(
+    f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib")
 )
+_ARRAYS = ("numpy", "cupy")
 _INSTALLED = ("/site-packages/", "/dist-packages/", "<frozen ")
-
-
-class _Undefined:
-    """Stands for a name that nothing is bound to."""
-
-    def __repr__(self) -> str:
-        return "undefined"
-
-
-UNDEFINED = _Undefined()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,15 +48,21 @@ class Surroundings:
         return self.guard is None or self.guard()
 
 
-def surroundings(roots: Iterable[object]) -> Surroundings:
-    """Return what ``roots``, and all that they can call, read of their surroundings now.
+def surroundings(function: object, arguments: Iterable[object] = ()) -> Surroundings:
+    """Return what ``function``, and all that it can call, read of their surroundings now.
 
     Functions are found where a name, a default, an element, ``functools.partial`` or a decorator
-    leads to them, and methods by their names. Installed libraries, minijit among them, are taken as
-    they are. ``globals()["name"]`` and ``exec`` cannot be seen.
+    leads to them, and methods by their names. Installed libraries are taken as they are, but for
+    the one that ``function`` itself belongs to, unless that is NumPy or CuPy. ``exec`` and
+    ``globals()["name"]`` cannot be seen.
+
+    Args:
+        function: The function that is traced.
+        arguments: What it is called with; traced and static ones.
     """
-    walk = _Walk()
-    walk.follow(roots)
+    own = _package(getattr(function, "func", function))
+    walk = _Walk("" if own in _ARRAYS else own)
+    walk.follow((function, *arguments))
     return walk.result()
 
 
@@ -80,12 +73,14 @@ class _Walk:
     that was found mentions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: str) -> None:
+        self._own = own  # the package that is followed though it is installed
         self._reads: dict[tuple[int, str], Read] = {}
         self._written: set[tuple[int, str]] = set()
         self._seen: dict[int, object] = {}  # values keep their ids while they are here
         self._objects: list[Any] = []
         self._attributes: set[str] = set()
+        self._stored: set[str] = set()
 
     def follow(self, roots: Iterable[object]) -> None:
         """Find all that ``roots`` read."""
@@ -103,14 +98,25 @@ class _Walk:
 
     def result(self) -> Surroundings:
         """Return what was read and not written."""
-        reads = tuple(read for at, read in self._reads.items() if at not in self._written)
-        cells = [(r.place.value, r.value) for r in reads if isinstance(r.place.value, CellType)]
+        reads = tuple(read for at, read in self._reads.items() if not self._is_written(at, read))
+        cells: list[tuple[CellType, Any]] = []
+        members: list[tuple[type, str, Any]] = []
         namespaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         for read in reads:
-            if not isinstance(read.place.value, CellType):
-                _, values = namespaces.setdefault(id(read.place.value), (read.place.value, {}))
-                values[read.name] = read.value
-        return Surroundings(reads, make_guard(tuple(namespaces.values()), cells))
+            place = read.place.value
+            if isinstance(place, CellType):
+                cells.append((place, read.value))
+            elif isinstance(place, type):
+                members.append((place, read.name, read.value))
+            else:
+                namespaces.setdefault(id(place), (place, {}))[1][read.name] = read.value
+        return Surroundings(reads, make_guard(tuple(namespaces.values()), cells, members))
+
+    def _is_written(self, at: tuple[int, str], read: Read) -> bool:
+        # Through what an attribute of a class is bound cannot be told: cls, self, type(self) ...
+        return at in self._written or (
+            isinstance(read.place.value, type) and read.name in self._stored
+        )
 
     def _all(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -126,15 +132,25 @@ class _Walk:
         elif isinstance(value, (tuple, list, dict)):
             if len(value) <= _MOST_ELEMENTS:
                 self._all(tuple(value.values() if isinstance(value, dict) else value))
-        elif not (isinstance(value, ModuleType) and _is_library_module(value)):
+        elif not (isinstance(value, ModuleType) and self._is_library_module(value)):
             self._objects.append(value)
+
+    def _is_library_module(self, module: ModuleType) -> bool:
+        file = getattr(module, "__file__", None)
+        package = module.__name__.partition(".")[0]
+        if isinstance(file, str):
+            return _is_library(file, package == self._own)
+        return package != "__main__" and package in sys.stdlib_module_names
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
-        if _is_library(code.co_filename):
+        self._all(vars(function).values())  # what a decorator wraps
+        if _is_library(code.co_filename, _package(function) == self._own):
+            self._all(map(_content, function.__closure__ or ()))
             return
         names = names_of(code)
         self._attributes |= names.attributes
+        self._stored |= names.stored
         namespace = function.__globals__
         builtins: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
         self._written.update((id(namespace), name) for name in names.written)
@@ -155,7 +171,6 @@ class _Walk:
                 self._written.add((id(vars(found[base])), attribute))
         self._all(found.values())
         self._all((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
-        self._all(vars(function).values())  # what a decorator wraps
 
     def _module(self, module: ModuleType) -> None:
         namespace = vars(module)
@@ -164,14 +179,28 @@ class _Walk:
             self._all((namespace[name],))
 
     def _class(self, owner: type) -> None:
-        """Follow the methods that somebody calls, and those that Python calls itself."""
+        """Read the attributes that somebody names, and follow methods.
+
+        Those count that somebody names, and those that Python calls itself.
+        """
+        bases = []
         for base in owner.__mro__:
             module = sys.modules.get(base.__module__)
-            if module is not None and _is_library_module(module):
-                continue
+            if module is None or not self._is_library_module(module):
+                bases.append(base)
+        found: set[str] = set()
+        for position, base in enumerate(bases):
             for name, member in tuple(vars(base).items()):
-                if name in self._attributes or name.startswith("__"):
+                named = name in self._attributes
+                if named or name.startswith("__"):
                     self._all((_method(member),))
+                if named and name not in found:
+                    found.add(name)
+                    # Those before it might hide it one day.
+                    for place in bases[: position + 1]:
+                        value = vars(place).get(name, UNDEFINED)
+                        title = f"attribute {name!r} of class {place.__qualname__}"
+                        self._read(place, name, value, title)
 
     def _instance(self, value: Any) -> None:
         kind = type(value)
@@ -219,16 +248,16 @@ def _of(module: object) -> str:
     return "" if module in ("__main__", None) else f" of module {module}"
 
 
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
 @functools.lru_cache(maxsize=4096)
-def _is_library(file: str) -> bool:
-    if any(part in file for part in _INSTALLED):
+def _is_library(file: str, own: bool) -> bool:
+    if any(part in file for part in _INSTALLED) and not own:
         return True
-    return str(Path(file).resolve()).startswith(_LIBRARIES)
-
-
-def _is_library_module(module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    if isinstance(file, str):
-        return _is_library(file)
-    name = module.__name__.partition(".")[0]
-    return name != "__main__" and name in sys.stdlib_module_names
+    path = str(Path(file).resolve())
+    if path.startswith(_MINIJIT):
+        return True
+    # Installed packages may lie inside the standard library's folder.
+    return path.startswith(_STANDARD) and not (own and any(part in path for part in _INSTALLED))

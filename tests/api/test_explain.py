@@ -7,6 +7,7 @@ import html.parser
 import logging
 import re
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,19 @@ import pytest
 import minijit
 from minijit.backends.registry import get_backend
 from minijit.graph.config import config
+from minijit.runtime import explain
 from minijit.runtime.changes import ADVICE
 from minijit.runtime.report import CacheEntries, Explanation, Stats
 from tests.conftest import Device
 
 X = np.arange(8, dtype=np.float32)
 HOSTILE = "<script>alert('&')</script>"
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a test is jitted for each device: let none know of the others."""
+    monkeypatch.setattr(explain, "_families", weakref.WeakKeyDictionary())
 
 
 def double(x: Any) -> Any:

@@ -124,6 +124,12 @@ HELPERS: dict[str, str] = {
     "list": "layers = [helper]\ndef f(x):\n    for layer in layers: x = layer(x)\n    return x",
     "dict": "layers = {'a': helper}\ndef f(x): return layers['a'](x)",
     "attribute": "class C: pass\nc = C()\nc.act = helper\ndef f(x): return c.act(x)",
+    "class method": (
+        "class C:\n    @classmethod\n    def m(cls, x): return helper(x)\ndef f(x): return C.m(x)"
+    ),
+    "decorated by a library": (
+        "import functools\ng = functools.singledispatch(helper)\ndef f(x): return g(x)"
+    ),
     "jitted": "import minijit\ng = minijit.jit(helper)\ndef f(x): return g(x) + 0",
 }
 
