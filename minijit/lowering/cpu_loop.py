@@ -3,7 +3,8 @@
 A unit is some adjacent rows, the lanes. Where rows are reduced it is some rows, one after the
 other, and the lanes are the columns. Between two statements that hold others all lanes run in one
 loop, which LLVM turns into vectors; what passes from one such loop to the next lies in arrays of
-one element a lane, small enough for the L1 cache. What lanes share is computed once, outside.
+one element a lane, small enough for the L1 cache, or, where steps stream nothing, few enough for
+registers. What lanes share is computed once, outside.
 Points whose predicates differ are computed one by one.
 """
 
@@ -15,8 +16,18 @@ from collections.abc import Iterable, Iterator
 
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
-from minijit.lowering.kernel_ir import Branch, Kernel, Loop, Node, Product, blocks, walk
-from minijit.lowering.source import KernelSource
+from minijit.lowering.kernel_ir import (
+    Branch,
+    Kernel,
+    Load,
+    Loop,
+    Node,
+    Product,
+    Store,
+    blocks,
+    walk,
+)
+from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.structure import Structure
 
 __all__ = ["emit_loop"]
@@ -29,6 +40,9 @@ _SHORT = 256
 """Loops over at most as many lanes gain from being unrolled."""
 _LANES = (64, 1024)
 """Least and most lanes of a loop: whole cache lines, runs that memory delivers fast."""
+_STILL_BYTES = 256
+"""Bytes of the lanes of one value where steps stream nothing: vectors enough to hide how long an
+operation takes, and few enough to stay in registers from step to step."""
 _LANE_BYTES = 16 << 10
 """Arrays of all lanes together: a part of the L1 cache, beside what streams through it."""
 _LEAST_ROWS = 4
@@ -108,18 +122,23 @@ class _Points:
         (self.lane,) = structure.lanes
         self.cost = _cost(kernel.body) + 0.01
         least, most = _LANES
-        if self.lanes.kept:
+        still = _is_still(kernel, self.lane)
+        if still:
+            sizes = (held_dtype(value.dtype).itemsize for value in self.lanes.kept)
+            least = most = _STILL_BYTES // max(sizes, default=1)
+        elif self.lanes.kept:
             fitting = _LANE_BYTES // self.lanes.lane_bytes // least * least
             most = min(most, max(fitting, least))
         else:
             most = max(most, int(UNIT_NS / self.cost) // least * least)
         wanted = -(-math.prod(kernel.rows) // _UNITS // least) * least
         self.width = min(kernel.rows[self.lane], max(least, min(wanted, most)))
+        self.full = still
 
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, tile = self.lanes.emitter, self._tile()
-        with _adjacent(emitter, tile, self.width):
+        with _adjacent(emitter, tile, self.width, full=self.full):
             self.lanes.write(self.width)
         prose = (
             f"loop: {tile.units} units, vectors along {self.width} adjacent rows of i{self.lane}, "
@@ -141,19 +160,40 @@ class _Points:
         return Tile((*order, self.lane), extents, (*outer.blocks, block))
 
 
+def _is_still(kernel: Kernel, lane: int) -> bool:
+    """Whether there are loops, and their steps stream nothing from or to memory for each lane."""
+    steps = {node.dim for node in walk(kernel.body) if isinstance(node, Loop)}
+    return bool(steps) and not any(
+        lane in node.index.dims and steps.intersection(node.index.dims)
+        for node in walk(kernel.body)
+        if isinstance(node, Load | Store)
+    )
+
+
 @contextlib.contextmanager
-def _adjacent(emitter: CpuEmitter, tile: Tile, width: int) -> Iterator[None]:
-    """Open the loops over units, up to those of at most ``width`` rows, ``low`` to ``high``."""
+def _adjacent(emitter: CpuEmitter, tile: Tile, width: int, *, full: bool = False) -> Iterator[None]:
+    """Open the loops over units, up to those of at most ``width`` rows, ``low`` to ``high``.
+
+    If they are to be ``full``, there are always ``width``, a number that LLVM knows: the last rows
+    are computed once more with those before them.
+    """
+    extent = tile.extents[-1]
     with emitter.units(tile, merge=False) as span, contextlib.ExitStack() as stack:
         first, _, last = span.partition(", ")
         first, last = (first, last) if last else ("0", first)
-        if tile.blocks[-1] <= width:
-            emitter.writer.line(f"low, high = {first}, {last}")
-        else:
+        if tile.blocks[-1] > width:
             emitter.writer.line(f"last = {last}")
             head = f"for low in range({first}, last, {width}):"
             stack.enter_context(emitter.writer.block(head))
-            emitter.writer.line(f"high = min(low + {width}, last)")
+            first, last = "low", f"min(low + {width}, last)"
+        if full:
+            inside = first if extent % width == 0 else f"min({first}, {extent - width})"
+            emitter.writer.line(f"low = {inside}")
+            emitter.writer.line(f"high = low + {width}")
+        elif first == "low":
+            emitter.writer.line(f"high = {last}")
+        else:
+            emitter.writer.line(f"low, high = {first}, {last}")
         yield
 
 

@@ -340,3 +340,38 @@ def test_steps_run_in_vectors(rows: tuple[int, ...]) -> None:
     code = assembly(emit_cpu(average(rows, 1000)))
     assert re.search(r"\bv?mulps\b", code)
     assert "fmadd" not in code
+
+
+def clamped(rows: Sequence[int], dtype: Any, length: int = 9) -> Kernel:
+    """A loop that multiplies what is still below one, and streams nothing."""
+    build = LoopBuilder(rows)
+    x = build.load(c_strides(rows), dtype)
+
+    def step(y: Value) -> list[Operand]:
+        small = build.map("lt", y, constant(1, dtype), dtype=BOOL)
+        return [build.map("select", small, build.map("mul", y, constant(1.5, dtype)), y)]
+
+    (last,) = build.loop([x], step, length)
+    build.store(last, c_strides(rows))
+    return build.kernel("clamped")
+
+
+@pytest.mark.parametrize("dtype", [F16, F32, F64])
+@pytest.mark.parametrize("rows", [*SHAPES, (63,), (64,), (65,), (4097,), (3, 65)])
+def test_steps_that_stream_nothing_take_full_vectors(rows: tuple[int, ...], dtype: Any) -> None:
+    source = check(clamped(rows, dtype))
+    lanes = 32 if dtype == F64 else 64
+    # Dimensions that are contiguous together are one.
+    assert (f"high = low + {lanes}" in source.text) == (math.prod(rows) >= lanes)
+
+
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="looks for x86 instructions"
+)
+@pytest.mark.parametrize("rows", [(64,), (4097,)])
+def test_what_is_carried_stays_in_registers(rows: tuple[int, ...]) -> None:
+    code = assembly(emit_cpu(clamped(rows, F32, 100)))
+    products = [line for line in code.splitlines() if re.search(r"\bv?mulps\b", line)]
+    assert products
+    assert all("(" not in line for line in products)  # neither read from memory there
+    assert "maskmov" not in code  # nor written, element by element where masks are slow
