@@ -58,7 +58,7 @@ class _Splitter:
         self.ragged = last if last % length else None
         self.reduces = [s for s in kernel.statements if isinstance(s, Reduce)]
         size = math.prod((*kernel.rows, *self.blocks))
-        dtypes = [dtype for reduce in self.reduces for dtype in _parts(reduce)]
+        dtypes = [dtype for reduce in self.reduces for dtype in reduce.accumulators]
         self.partials = tuple(Var(ShapedArray((size,), np.dtype(dtype))) for dtype in dtypes)
         late: set[Value] = set()
         self.late: list[Statement] = []
@@ -104,13 +104,13 @@ class _Splitter:
         for statement in self.kernel.statements:
             if isinstance(statement, Reduce):
                 args: list[Operand] = []
-                parts = _parts(statement)
-                for dtype in parts:
+                for dtype in statement.accumulators:
                     value = Value(f"p{fresh}", dtype, Level.CELL)
                     body.append(Load(value, start + fresh, self._partial_index(flat=True)))
                     args.append(value)
                     fresh += 1
-                body.append(dataclasses.replace(statement, args=tuple(args), accumulators=parts))
+                totals = _totals(statement)
+                body.append(dataclasses.replace(statement, args=tuple(args), accumulators=totals))
             elif isinstance(statement, Store):
                 if statement.level is not Level.CELL:
                     body.append(statement)
@@ -132,7 +132,7 @@ class _Splitter:
         statements: list[Statement] = []
         args = tuple(renamed.get(a, a) if isinstance(a, Value) else a for a in reduce.args)
         position = sum(len(r.accumulators) for r in self.reduces[: self.reduces.index(reduce)])
-        for component, dtype in enumerate(_parts(reduce)):
+        for component, dtype in enumerate(reduce.accumulators):
             out = Value(f"{reduce.out.name}_{component}", dtype, Level.ROW)
             monoid = dataclasses.replace(reduce.monoid, result=component)
             statements.append(dataclasses.replace(reduce, out=out, monoid=monoid, args=args))
@@ -157,11 +157,11 @@ class _Splitter:
         )
 
 
-def _parts(reduce: Reduce) -> tuple[np.dtype[Any], ...]:
-    """Return the dtypes of the partial results, and of their combination.
+def _totals(reduce: Reduce) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes in which partial results are combined.
 
-    Sums of float32 are added up in float64: there are few, each as large as the rounding of its
-    fellows, so that float32 would lose more here than in all elements before.
+    Sums of float32 are added up in float64: the sum of so few large numbers would lose more in
+    float32 than those of all elements before.
     """
     if reduce.monoid.name == "sum" and reduce.accumulators == (np.dtype(np.float32),):
         return (np.dtype(np.float64),)

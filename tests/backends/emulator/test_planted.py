@@ -50,7 +50,8 @@ def run_changed(
         x = unwritten(memory, size_in, F32)
     out = unwritten(memory, size_out + offset - short, F32)
     grid = source.launch.grid + blocks
-    launch(changed, [x, out[offset:]], grid, source.launch.block, memory=memory)
+    sizes = map(np.int64, source.launch.sizes)
+    launch(changed, [x, out[offset:], *sizes], grid, source.launch.block, memory=memory)
     return out
 
 
