@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Programs"]
 
+_COMPARED = 64
+"""With how many signatures a new one is compared, to explain it by the nearest."""
+
 
 class Programs:
     """Makes what one function's cache keeps; what is there already is taken from it."""
@@ -122,7 +125,8 @@ class Programs:
 
     def _trace(self, arguments: Arguments, signature: Signature) -> Program:
         names = self._binder.paths(arguments)
-        self._history.miss(self._binder.name, signature, self._cache.signatures(), names)
+        known = self._cache.signatures(most=_COMPARED)
+        self._history.miss(self._binder.name, signature, known, names)
         # `lower` may be called while another function is traced: this program is not part of it.
         traced, out_tree = self.traced(arguments, signature.avals, names, alone=True)
         self.drop_with_owner(arguments, signature)

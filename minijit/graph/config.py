@@ -31,7 +31,8 @@ class Settings:
             never.
         max_compiles: Most compiles of one function; a call that needs more raises. 0: no limit.
         cache_entries: Most signatures kept in memory; the least recently used goes first.
-        cache_bytes: Most bytes of a function's programs in memory, as estimated; the same.
+        cache_bytes: Most bytes of a function's programs in memory, as estimated, and of arrays that
+            its globals stood for earlier; the same.
         num_threads: CPU threads; 0 takes one for each available core.
         compilation_cache: Compiled kernels on disk: ``"rw"``, ``"ro"`` to write none, ``"off"``.
         compilation_cache_dir: Their folder; ``""`` is the user's cache folder.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minijit.graph.aval import ShapedArray
@@ -49,6 +49,10 @@ class Captured:
             if strides is not None and value.strides != strides:
                 return False
         return True
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the arrays."""
+        return (value for value, *_ in self._known)
 
     def check(self) -> None:
         """Raise ``CapturedArrayChanged`` unless they are unchanged."""

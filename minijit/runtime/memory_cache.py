@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from types import CodeType
 from typing import Any
 
@@ -53,6 +55,8 @@ class Entry:
         used: When it was used last, by the cache's clock.
         hits: How many calls found it compiled.
         compile_seconds: What compiling its plans took.
+        nbytes: What its plans hold in memory, as estimated.
+        arrays: Bytes of each array that it keeps alive, by the array's id.
     """
 
     signature: Signature
@@ -63,11 +67,14 @@ class Entry:
     used: int = 0
     hits: int = 0
     compile_seconds: float = 0.0
+    nbytes: int = 0
+    arrays: dict[int, int] = dataclasses.field(init=False)
 
-    @property
-    def nbytes(self) -> int:
-        """What its plans hold in memory, as estimated."""
-        return sum(plan.nbytes for plan in self.plans.values())
+    def __post_init__(self) -> None:
+        """Look for the arrays."""
+        held = (*self.captured, *(read.value for read in self.signature.reads))
+        # Asks the class: what else a variable stands for may do anything when it is asked.
+        self.arrays = {id(each): each.nbytes for each in held if hasattr(type(each), "nbytes")}
 
 
 Hit = tuple[Guard | None, Callable[[Sequence[Any]], Any], Entry]
@@ -82,7 +89,7 @@ class FunctionCache:
 
     Every signature is traced once and every layout compiled once, however many threads ask.
     ``config.cache_entries`` bounds the signatures, and for each the plans and the short cuts;
-    ``config.cache_bytes`` what all plans hold.
+    ``config.cache_bytes`` what all plans hold, and arrays that a variable stood for earlier.
     """
 
     def __init__(self, code: CodeType | None = None) -> None:
@@ -105,14 +112,17 @@ class FunctionCache:
         self._drop_orphans()
         return len(self._entries)
 
-    def signatures(self) -> list[Signature]:
-        """Return the signatures, least recently used first."""
-        return [entry.signature for entry in self.entries()]
+    def signatures(self, most: int | None = None) -> list[Signature]:
+        """Return the signatures, least recently used first; the ``most`` last used ones of them."""
+        with self._lock:
+            count = len(self._entries) if most is None else most
+            last = heapq.nlargest(count, self._entries.values(), key=_used)
+        return [entry.signature for entry in reversed(last)]
 
     def entries(self) -> list[Entry]:
         """Return the entries, least recently used first."""
         with self._lock:
-            return sorted(self._entries.values(), key=lambda entry: entry.used)
+            return sorted(self._entries.values(), key=_used)
 
     def all_plans(self) -> list[Plan]:
         """Return the compiled plans of all entries."""
@@ -192,10 +202,11 @@ class FunctionCache:
                     raise
                 with self._lock:
                     entry.plans[layout] = plan
+                    entry.nbytes += plan.nbytes
                     while len(entry.plans) > _limit():
                         self._drop_plan(entry, next(iter(entry.plans)))
                     # The plan at hand stays, however large it is.
-                    while len(self._entries) > 1 and self._nbytes() > config.cache_bytes:
+                    while len(self._entries) > 1 and self._nbytes(entry) > config.cache_bytes:
                         self._evict()
             return plan
 
@@ -254,12 +265,17 @@ class FunctionCache:
         with self._lock:
             return sum(entry.hits for entry in self._entries.values())
 
-    def _nbytes(self) -> int:
-        return sum(entry.nbytes for entry in self._entries.values())
+    def _nbytes(self, newest: Entry) -> int:
+        """What would be free without the cache: arrays that the newest entry has are the user's."""
+        arrays: dict[int, int] = {}
+        for entry in self._entries.values():
+            arrays |= entry.arrays
+        held = sum(size for known, size in arrays.items() if known not in newest.arrays)
+        return held + sum(entry.nbytes for entry in self._entries.values())
 
     def _evict(self) -> None:
         """Drop the least recently used entry to make room."""
-        signature = min(self._entries, key=lambda old: self._entries[old].used)
+        signature = min(self._entries.values(), key=_used).signature
         self.history.evicted(signature)
         self._drop(signature)
 
@@ -273,7 +289,7 @@ class FunctionCache:
                 self.hits.pop(raw_key, None)
 
     def _drop_plan(self, entry: Entry, layout: Hashable) -> None:
-        del entry.plans[layout]
+        entry.nbytes -= entry.plans.pop(layout).nbytes
         for raw_key in [key for key, plan in entry.layouts.items() if plan == layout]:
             self._forget(entry, raw_key)
 
@@ -285,6 +301,9 @@ class FunctionCache:
         """Return a lock that only threads wanting the same ``key`` share."""
         with self._lock:
             return self._pending.setdefault(key, threading.RLock())
+
+
+_used = attrgetter("used")
 
 
 def _limit() -> int:

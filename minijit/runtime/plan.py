@@ -63,13 +63,20 @@ class Plan:
         self.compile_seconds = 0.0
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
+        self._captured = captured
+        self._check_nans = check_nans
+
+    @property
+    def run(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """A function from flat arguments to flat results.
+
+        It is made anew, since a plan that kept it would keep itself, and all that it captured.
+        """
         run: Callable[[Sequence[Any]], list[Any]]
         run = self._run_single if self._is_single() else self._run
-        if check_nans:
+        if self._check_nans:
             run = self._without_nans(run)
-        if captured:
-            run = _checking(captured, run)
-        self.run = run
+        return _checking(self._captured, run) if self._captured else run
 
     @property
     def every_step(self) -> Iterator[Step]:

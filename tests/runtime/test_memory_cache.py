@@ -73,6 +73,14 @@ def test_plans_by_layout_and_failed_compiles() -> None:
     assert cache.all_plans() == [plan]
 
 
+def test_the_last_used_signatures_are_told() -> None:
+    cache = FunctionCache()
+    for number in (1, 2, 3, 1):
+        cache.program(signature(number), lambda: PROGRAM)
+    assert cache.signatures() == [signature(2), signature(3), signature(1)]
+    assert cache.signatures(most=2) == [signature(3), signature(1)]
+
+
 def test_eviction_takes_the_short_cuts_along() -> None:
     cache = FunctionCache()
 
