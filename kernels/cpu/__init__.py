@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minijit.kernels.cpu.casts import FROM_FLOAT
 from minijit.kernels.cpu.device import device_function, scalar_function
+from minijit.kernels.cpu.freeze import freeze
 from minijit.kernels.cpu.half import half_bits, half_value, round_half
 from minijit.kernels.cpu.prefetch import prefetch_read, prefetch_write
 from minijit.kernels.cpu.reductions import COMBINE, add_exactly, total_of
@@ -11,6 +12,7 @@ from minijit.kernels.cpu.reductions import COMBINE, add_exactly, total_of
 #: What generated kernels refer to by name.
 VOCABULARY = {
     "add_exactly": add_exactly,
+    "freeze": freeze,
     "half_bits": half_bits,
     "half_value": half_value,
     "prefetch_read": prefetch_read,

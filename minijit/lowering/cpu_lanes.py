@@ -167,11 +167,17 @@ class LaneWriter(StructureWriter):
     ) -> None:
         """Write what one lane reads, computes and leaves; reductions come after all lanes."""
         emitter = self.emitter
+        statements, writes = list(statements), list(writes)
+        results = [s.out for s in statements if not isinstance(s, Store)]
+        written = {self._places.get(value) for value in (*results, *(to for to, _ in writes))}
         for value in foreign:
             if value in self._again:
                 emitter.statement(self._again[value])
             else:
-                emitter.read(value, self._place(value))
+                place = self._place(value)
+                # What may be put back where it was must not become a store under a mask.
+                again = self._places[value] in written
+                emitter.read(value, f"{emitter.helper('freeze')}({place})" if again else place)
         for statement in statements:
             match statement:
                 case Store():

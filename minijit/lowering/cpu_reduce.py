@@ -55,13 +55,23 @@ class Accumulation:
         if monoid.position or monoid.name not in _FOLDS:
             slots = [slot(place[0]) for place in self.places]
             function = emitter.combination(monoid.name, monoid.combine, dtype)
-            code = f"{', '.join(slots)} = {function}({', '.join(slots + values)})"
+            values = [*(self._before(emitter, slot, place[0]) for place in self.places), *values]
+            code = f"{', '.join(slots)} = {function}({', '.join(values)})"
         elif monoid.name == "prod" and reduce.accumulators[0] == _FLOAT64:
             code = f"{slot(name)} = {slot(name)} * {values[0]}"
         else:
             function = emitter.helper(f"fold_{monoid.name}")
-            code = f"{slot(name)} = {function}({slot(name)}, {values[0]})"
+            before = slot(name) if dtype.kind == "f" else self._before(emitter, slot, name)
+            code = f"{slot(name)} = {function}({before}, {values[0]})"
         emitter.writer.line(code, reduce.line)
+
+    def _before(self, emitter: CpuEmitter, slot: Slot, name: str) -> str:
+        """Return the reading of what may be put back where it was.
+
+        In an array that must not become a store under a mask.
+        """
+        place = slot(name)
+        return place if place == name else f"{emitter.helper('freeze')}({place})"
 
     def flush(self, emitter: CpuEmitter, slot: Slot) -> None:
         """Write the addition of a segment's sum to the total, and start the next segment."""

@@ -319,7 +319,7 @@ def test_a_scan_reads_as_it_is_meant() -> None:
         "            lanes_v0[i0 - low] = float32(0.0)\n"
         "        for i1 in range(6):  # model.py:20\n"
         "            for i0 in range(low, high):\n"
-        "                v0 = lanes_v0[i0 - low]\n"
+        "                v0 = freeze(lanes_v0[i0 - low])\n"
         "                v1 = b0[i0 + 1000*i1]  # x0\n"
         "                v2 = float32(0.75) * v0  # model.py:12\n"
         "                v3 = float32(0.25) * v1  # model.py:12\n"
@@ -363,6 +363,25 @@ def test_steps_that_stream_nothing_take_full_vectors(rows: tuple[int, ...], dtyp
     lanes = 32 if dtype == F64 else 64
     # Dimensions that are contiguous together are one.
     assert (f"high = low + {lanes}" in source.text) == (math.prod(rows) >= lanes)
+
+
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="looks for x86 instructions"
+)
+@pytest.mark.parametrize("dtype", [F32, F64, I32, I64])
+def test_what_is_put_back_is_no_store_under_a_mask(dtype: Any) -> None:
+    build = LoopBuilder((4096,))
+    x = build.load([1], dtype)
+
+    def step(largest: Value) -> list[Operand]:
+        row = build.load([1, 4096], dtype, size=4096 * 50)
+        return [build.map("select", build.map("gt", row, largest, dtype=BOOL), row, largest)]
+
+    (last,) = build.loop([x], step, 50)
+    build.store(last, [1])
+    source = check(build.kernel())
+    assert source.text.count("freeze(") == 1
+    assert "maskmov" not in assembly(source)
 
 
 @pytest.mark.skipif(

@@ -180,6 +180,16 @@ def test_column_reductions_run_in_vectors(monoid: str) -> None:
 
 
 @x86
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_columns_that_may_put_back_what_was_there_store_without_masks(monoid: str) -> None:
+    build = Builder((512,), (300,))
+    build.store(build.reduce(monoid, build.load([1, 512], np.int64)), [1])
+    source = emit_cpu(build.kernel())
+    assert "freeze(" in source.text
+    assert "maskmov" not in assembly(source)
+
+
+@x86
 def test_float16_is_converted_in_vectors() -> None:
     build = Builder((4096,))
     x = build.load([1], np.float16)
