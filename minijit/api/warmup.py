@@ -26,7 +26,8 @@ def warmup(
     """Compile ``function`` for several signatures, in parallel processes where the system forks.
 
     Each is traced here, in order; the processes compile, and hand the machine code over through the
-    disk cache, or through a temporary folder where that is off. Calls find everything compiled.
+    disk cache, whatever its least size of an entry is, or through a temporary folder where that is
+    not written. Calls find everything compiled.
 
     Args:
         function: A jitted function.
@@ -61,7 +62,11 @@ def _lowered(function: Any, signature: Any) -> Lowered:
 def _store() -> Iterator[None]:
     """Make sure that there is a folder in which processes leave what they compiled."""
     if config.compilation_cache == "rw":
-        yield
+        # What is warmed up is wanted, however small it is.
+        with config.override(
+            persistent_cache_min_entry_size_bytes=0, persistent_cache_min_compile_time_secs=0.0
+        ):
+            yield
         return
     with (
         tempfile.TemporaryDirectory(prefix="minijit-") as folder,
@@ -78,7 +83,7 @@ def _compile_elsewhere(lowered: Sequence[Lowered], processes: int) -> None:
     first, *rest = lowered
     # Imports the compiler once for all of them.
     first.compile()
-    children = [_fork(rest[number::count]) for number in range(count)]
+    children = [_fork(rest[number::count]) for number in range(min(count, len(rest)))]
     for child in children:
         os.waitpid(child, 0)
 

@@ -125,7 +125,7 @@ class Config:
         self._change(Settings(), ())
         for name, variable in _VARIABLES.items():
             text = os.environ.get(variable)
-            if text is not None:
+            if text:  # an empty one is as good as none
                 try:
                     self.update(name, _parse(text, _FIELDS[name].default))
                 except ValueError as error:
@@ -267,8 +267,8 @@ def _checked(options: Mapping[str, object]) -> dict[str, Any]:
             value = default  # as in JAX: no folder of one's own
         if type(value) is not type(default):
             raise TypeError(f"option {name!r} takes {type(default).__name__}, not {value!r}")
-        if name == "compilation_cache" and value == "0":
-            value = "off"  # as a variable of the environment is switched off
+        if name == "compilation_cache" and value in ("0", "1"):
+            value = "rw" if value == "1" else "off"  # as a variable of the environment is switched
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ValueError(f"option {name!r} is one of {_CHOICES[name]}, not {value!r}")
         low, high = _RANGES.get(name, (-math.inf, math.inf))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from minijit.backends.base import Backend, Binary
@@ -58,8 +59,30 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
             "resources": dict(binary.resources),
             "compile_seconds": seconds,
         }
-        store.put(key, Entry(facts, {"code": binary.code}))
+        if _as_described(source, key):
+            store.put(key, Entry(facts, {"code": binary.code}))
+        else:
+            why = "a scalar function reads other values than when it was compiled first"
+            emit("not_kept", kernel=source.kernel.name, why=why)
         return binary
+
+
+def _as_described(source: KernelSource, key: Key) -> bool:
+    """Whether what the source calls has been compiled in this process as the key describes it.
+
+    Compilers take the values that a function reads when they see it first, and keep to them.
+    """
+    described = key.program["names"]
+    return all(_first(value, described[name]) for name, value in source.names.items())
+
+
+def _first(value: Hashable, description: Any) -> bool:
+    return bool(_first_descriptions(value).setdefault("", description) == description)
+
+
+@functools.lru_cache(4096)
+def _first_descriptions(value: Hashable) -> dict[str, Any]:
+    return {}
 
 
 def _differing(other: Mapping[str, Any], key: Key) -> dict[str, tuple[Any, Any]]:

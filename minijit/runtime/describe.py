@@ -105,17 +105,6 @@ def describe_function(function: types.FunctionType, seen: _Seen = ()) -> list[An
     Raises:
         Indescribable: it reads an object that has no text form.
     """
-    if not seen:
-        return _described(function)
-    return _function_parts(function, seen)
-
-
-@functools.lru_cache(1024)
-def _described(function: types.FunctionType) -> list[Any]:
-    return _function_parts(function, ())
-
-
-def _function_parts(function: types.FunctionType, seen: _Seen) -> list[Any]:
     seen = (*seen, function)
     cells = [_describe(cell.cell_contents, seen) for cell in function.__closure__ or ()]
     names = sorted(_names(function.__code__) & function.__globals__.keys())

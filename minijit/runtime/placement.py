@@ -63,9 +63,10 @@ def layout_of(value: Any) -> Layout:
                 "read in place; make a copy first: numpy.ascontiguousarray(x)"
             )
         strides = tuple(stride // size for stride in value.strides)
-    # The stride of an axis of one element says nothing.
+    # The stride of an axis of one element says nothing, nor does any of an array without elements.
     pairs = zip(value.shape, strides, strict=True)
-    return Layout(tuple(stride if extent != 1 else 0 for extent, stride in pairs))
+    empty = 0 in value.shape
+    return Layout(tuple(0 if empty or extent == 1 else stride for extent, stride in pairs))
 
 
 def _is_in_place(value: Any, backend: Backend) -> bool:

@@ -75,7 +75,7 @@ def arguments_text(
     statics: Sequence[tuple[str, Hashable]],
 ) -> str:
     """Return a signature's arguments: ``x: f32[8], n=3``."""
-    parts = [f"{name}: {aval}" for name, aval in zip(names, avals, strict=True)]
+    parts = [f"{_cut(name)}: {aval}" for name, aval in zip(names, avals, strict=True)]
     if len(parts) > _MOST_ARGUMENTS:
         parts = [*parts[:_MOST_ARGUMENTS], f"... {len(parts) - _MOST_ARGUMENTS} more"]
     return ", ".join([*parts, *(f"{name}={key_text(key)}" for name, key in statics)])

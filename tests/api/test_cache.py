@@ -149,6 +149,14 @@ def test_strides_of_unit_axes_do_not_matter(device: Device, counts: Counts) -> N
     assert (counts["trace"], counts["program"]) == (1, 1)
 
 
+def test_strides_of_nothing_do_not_matter(device: Device, counts: Counts) -> None:
+    f = minijit.jit(lambda x: x + 1)
+    base = np.ones((5, 6), dtype=np.float32)
+    for x in (base[:0, :3], base[:0, ::2], np.ones((0, 3), dtype=np.float32)):
+        assert device.get(f(device.put(x))).shape == (0, 3)
+    assert (counts["trace"], counts["program"]) == (1, 1)
+
+
 def test_options_are_in_the_key(device: Device, counts: Counts) -> None:
     f = minijit.jit(lambda x: x + 1)
     x = device.put(F8)

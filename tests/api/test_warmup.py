@@ -45,6 +45,19 @@ def test_what_was_compiled_is_on_the_disk(tmp_path: Path, counts: Counter[str]) 
         assert counts["compile"] == before
 
 
+def test_programs_that_are_not_worth_a_file_are_warmed_up(
+    tmp_path: Path, counts: Counter[str]
+) -> None:
+    with config.override(
+        compilation_cache="rw",
+        compilation_cache_dir=str(tmp_path),
+        persistent_cache_min_compile_time_secs=1e6,
+    ):
+        f = minijit.jit(lambda x: x.cumsum() * 1.25)
+        minijit.warmup(f, [(np.ones(size),) for size in SIZES], processes=2)
+    assert counts["compile"] == (1 if hasattr(os, "fork") else len(SIZES))
+
+
 def test_errors_are_those_of_this_process() -> None:
     f = minijit.jit(lambda x: x.reshape(2, -1))
     with pytest.raises(ValueError, match="reshape"):

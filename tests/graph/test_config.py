@@ -181,6 +181,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, text: str, value: bool) ->
     monkeypatch.setenv("MINIJIT_CHECKS", text)
     monkeypatch.setenv("MINIJIT_CACHE_ENTRIES", "7")
     monkeypatch.setenv("MINIJIT_DEVICE", "cpu")
+    monkeypatch.setenv("MINIJIT_CACHE_BYTES", "")  # as good as none
     own = Config()
     assert (own.checks, own.cache_entries, own.device) == (value, 7, "cpu")
 
@@ -203,7 +204,8 @@ def test_nonsense_in_the_environment(name: str, text: str) -> None:
 
 
 def test_the_disk_cache_has_short_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, mode in (("0", "off"), ("off", "off"), ("ro", "ro"), ("rw", "rw")):
+    modes = {"0": "off", "off": "off", "1": "rw", "rw": "rw", "": "rw", "ro": "ro"}
+    for text, mode in modes.items():
         monkeypatch.setenv("MINIJIT_CACHE", text)
         monkeypatch.setenv("MINIJIT_CACHE_DIR", "~/kept here")
         monkeypatch.setenv("MINIJIT_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.25")

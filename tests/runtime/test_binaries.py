@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -133,6 +134,30 @@ def test_scalar_functions_of_users_are_told_apart(folder: Path, counts: Counter[
         op = scaled_primitive(factor)
         np.testing.assert_array_equal(minijit.jit(lambda x, op=op: bind(op, x))(X), X * factor)
     assert (counts["compile"], counts["disk_hit"]) == (2, 1)
+
+
+def test_what_a_scalar_function_read_first_is_not_kept_as_something_else(
+    folder: Path, counts: Counter[str]
+) -> None:
+    namespace: dict[str, Any] = {"factor": np.float32(2)}
+    exec("def scaled(x):\n    return x * factor", namespace)
+    scaled = namespace["scaled"]
+    op = dataclasses.replace(scaled_primitive(2.0), scalar=Scalar(lambda _: scaled))
+
+    def run() -> Any:
+        minijit.clear_caches()
+        return minijit.jit(lambda x: bind(op, x))(X)
+
+    np.testing.assert_array_equal(run(), X * 2)
+    namespace["factor"] = np.float32(3)
+    run()
+    assert (counts["compile"], counts["not_kept"]) == (2, 1)
+    namespace["factor"] = np.float32(2)
+    np.testing.assert_array_equal(run(), X * 2)
+    assert (counts["compile"], counts["disk_hit"]) == (2, 1)
+    store = default_store()
+    assert store is not None
+    assert len(list(store)) == 1
 
 
 def test_a_scalar_function_that_cannot_be_described_is_compiled_anew(
