@@ -28,11 +28,13 @@ from minijit.lowering.source import Emitter, KernelSource
 from minijit.lowering.stages import value_dims
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "unit_strides"]
+__all__ = ["FEW", "UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "unit_strides"]
 
 UNIT_NS = 8_000
 """Work that one unit should hold: small against a launch in parallel, large against its claim."""
 _SAME_FUNCTION = {"pow": "power", "float_power": "power"}
+FEW = 64
+"""Up to so many elements a kernel knows their number: looking it up would cost too much."""
 _ACCESS_NS = 0.05
 _FLOP_NS = 0.007
 _TERM_NS = 0.025

@@ -14,7 +14,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator
 
-from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
+from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
 from minijit.lowering.kernel_ir import (
     Branch,
@@ -138,6 +138,10 @@ class _Points:
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, tile = self.lanes.emitter, self._tile()
+        if self._is_one_loop(tile):
+            # As in a map: LLVM keeps constants in registers best where no loop is around.
+            self.width = tile.blocks[-1]
+            emitter.serve_sizes(tile)
         with _adjacent(emitter, tile, self.width, full=self.full):
             self.lanes.write(self.width)
         prose = (
@@ -147,6 +151,11 @@ class _Points:
         unroll = self.width <= _SHORT and self.width not in _ONE_VECTOR
         work = math.prod(self.kernel.rows) * self.cost
         return emitter.finish(tile.units, work, prose, 1 if unroll else _SHORT)
+
+    def _is_one_loop(self, tile: Tile) -> bool:
+        """Whether lanes pass through branches alone, and nothing of them is kept on the way."""
+        loops = any(isinstance(node, Loop) for node in walk(self.kernel.body))
+        return len(tile.order) == 1 and tile.extents[0] > FEW and not loops and not self.lanes.kept
 
     def _tile(self) -> Tile:
         rows = self.kernel.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import EXPENSIVE_FLOPS, operands
@@ -19,8 +19,6 @@ _SQUARE = (64, 64)
 _NARROW = (128, 16)
 """The same when that operand jumps by a multiple of ``_SET_BYTES``: few such lines fit a cache."""
 _SET_BYTES = 512
-_FEW = 64
-"""Up to so many elements a kernel knows their number: looking it up would cost too much."""
 _ONCE_ROWS = 64
 """Rows of a unit that share values which only the inner dimension changes."""
 _ONCE_LENGTH = 1 << 14
@@ -47,7 +45,7 @@ class _Map:
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, tile = self.emitter, self.tile
-        if len(tile.order) == 1 and tile.extents[0] > _FEW:
+        if len(tile.order) == 1 and tile.extents[0] > FEW:
             emitter.serve_sizes(tile)
         ready = self._by_depth()
         emitter.statements(ready[0])
