@@ -81,3 +81,14 @@ def test_captured_positions_and_scalars_come_along(device: Device, counts: Count
         x = np.ones(size, np.float32)
         want = x * 2.5 + np.arange(size, dtype=np.float32)
         np.testing.assert_array_equal(device.get(f(device.put(x), 2.5)), want)
+
+
+def test_branches_share_a_code_on_the_cpu(counts: Counter[str]) -> None:
+    f = minijit.jit(lambda p, x: minijit.lax.cond(p, lambda v: np.exp(v) * 2, lambda v: v - 1, x))
+    kept = []
+    for size in (65, 1000, 70_001):
+        x = np.linspace(-1, 1, size, dtype=np.float32)
+        kept.append(f.lower(True, x).compile())
+        np.testing.assert_allclose(f(True, x), np.exp(x) * 2, rtol=1e-6)
+        np.testing.assert_array_equal(f(False, x), x - 1)
+    assert counts["compile"] == 1
