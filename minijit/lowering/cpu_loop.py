@@ -148,7 +148,8 @@ class _Points:
             f"loop: {tile.units} units, vectors along {self.width} adjacent rows of i{self.lane}, "
             f"{len(self.lanes.kept)} values in arrays"
         )
-        unroll = self.width <= _SHORT and self.width not in _ONE_VECTOR
+        few = self.width <= _SHORT and self.width not in _ONE_VECTOR
+        unroll = few and not emitter.sizes
         work = math.prod(self.kernel.rows) * self.cost
         return emitter.finish(tile.units, work, prose, 1 if unroll else _SHORT)
 
