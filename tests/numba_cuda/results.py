@@ -25,6 +25,8 @@ KNOWN = _HERE / "known.toml"
 _FOLDERS = ("core", "cudadrv", "cudapy", "cudasim", "doc_examples", "nocuda", "nrt")
 # Modules are put together into processes that take about so many seconds.
 _SECONDS = 20
+_QUICK = 0.4
+"""Seconds for each test of a module that is always run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,8 +51,18 @@ class Known:
 
     @property
     def batches(self) -> list[tuple[str, ...]]:
-        """The modules to run, those that share a process together, the longest first."""
-        return _packed({name: self.seconds[name] for name in self.seconds if name not in self.slow})
+        """The modules to run, those that share a process together, the longest first.
+
+        ``MINIJIT_TEST_DEEP=1`` adds those that take long for each of their tests.
+        """
+        deep = bool(os.environ.get("MINIJIT_TEST_DEEP"))
+        return _packed(
+            {
+                name: seconds
+                for name, seconds in self.seconds.items()
+                if name not in self.slow and (deep or seconds <= _QUICK * self.passes[name])
+            }
+        )
 
     @staticmethod
     def load() -> Known:

@@ -22,13 +22,12 @@ def test_the_list_is_long() -> None:
     assert set(known.failing.values()) == set(known.reasons)
 
 
-# What differs between architectures: exchanges, short floats, the memories of a block.
+# What differs between architectures: exchanges, barriers, the memories of a block.
 ELSEWHERE = (
     "cudapy/test_warp_ops",
     "cudapy/test_sync",
     "cudapy/test_sm",
     "cudapy/test_localmem",
-    "cudapy/test_bfloat16",
 )
 
 
