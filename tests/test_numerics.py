@@ -101,7 +101,8 @@ def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -
         assert (got[name].dtype, got[name].shape) == (result.dtype, np.shape(result)), name
         # Sums of small integers are exact in every dtype; products and quotients are rounded.
         exact = result.dtype.kind != "f" or name.split()[0] not in ("prod", "mean", "var")
-        tolerance = 0 if exact else 4 * np.finfo(result.dtype).eps
+        # Another order of adding 888 numbers moves the last few bits.
+        tolerance = 0 if exact else 16 * np.finfo(result.dtype).eps
         np.testing.assert_allclose(got[name], result, rtol=tolerance, err_msg=name)
 
 
