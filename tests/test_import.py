@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 HEAVY = ("numba", "llvmlite", "cupy", "cupy_backends", "cuda", "networkx", "scipy", "jax")
+HEAVY += ("platformdirs",)  # of the disk cache, which the first compile opens
 
 # NumPy first: it starts threads of its own (OpenBLAS), and every user of minijit has it.
 PROBE = """

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minijit import runtime
 from minijit.api import load_operations
 from minijit.backends.registry import adopt, get_backend
 from minijit.graph.aval import ShapedArray
-from minijit.graph.portable import NotPortable
 from minijit.graph.tree import flatten, leaf_paths
-from minijit.runtime.disk.container import CorruptEntry, decode_any, encode
-from minijit.runtime.disk.files import publish, read
 from minijit.runtime.signature import abstract_leaf
 
 if TYPE_CHECKING:
-    from minijit.graph.tree import TreeDef
     from minijit.runtime.artifact import Artifact
-    from minijit.runtime.memory_cache import Program
-    from minijit.runtime.plan import Plan
 
-__all__ = ["Loaded", "load", "write"]
+__all__ = ["Loaded", "load"]
 
 
 class Loaded:
@@ -122,33 +115,5 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Loaded:
         ValueError: it is no exported program, it is damaged, or others can write it.
         RuntimeError: it was compiled for another processor or GPU, or by other versions.
     """
-    name = os.fspath(path)
-    try:
-        data = Path(name).read_bytes() if trust else read(name)[0]
-        key, entry = decode_any(data)
-        load_operations()
-        artifact = runtime.artifact.unpack(key, entry)
-    except CorruptEntry as error:
-        hint = "; load it with trust=True if you know who wrote it" * (error.fault == "owner")
-        raise ValueError(f"{name} was not loaded: {error}{hint}") from None
-    except NotPortable as error:
-        raise ValueError(f"{name} was not loaded: {error}") from error
-    return Loaded(artifact)
-
-
-def write(
-    path: str | os.PathLike[str],
-    program: Program,
-    names: tuple[str, ...],
-    treedef: TreeDef,
-    plan: Plan,
-) -> None:
-    """Write a compiled program; see :meth:`minijit.Compiled.export`."""
-    key, entry = runtime.artifact.pack(
-        program.jaxpr, names, treedef, program.out_tree, plan.layouts, plan.backend
-    )
-    try:
-        data = encode(key, entry)
-    except ValueError as error:
-        raise NotPortable(f"the program does not fit into a file: {error}") from None
-    publish(os.path.abspath(os.fspath(path)), data)
+    load_operations()
+    return Loaded(runtime.artifact.read_artifact(os.fspath(path), trust=trust))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minijit import runtime
-from minijit.api.exported import write
 from minijit.graph.jaxpr import Jaxpr, subjaxprs
 from minijit.graph.primitive import Kind
 from minijit.runtime.memory import MemoryStats, memory_of
@@ -172,7 +171,14 @@ class Compiled:
             OSError: the file cannot be written.
         """
         signature = self._signature
-        write(path, self._program, signature.names, signature.treedef, self._plan)
+        runtime.artifact.write_artifact(
+            os.path.abspath(os.fspath(path)),
+            self._program.jaxpr,
+            signature.names,
+            signature.treedef,
+            self._program.out_tree,
+            self._plan,
+        )
 
     def kernels(self) -> tuple[KernelInfo, ...]:
         """Return the kernels in launch order."""

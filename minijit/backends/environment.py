@@ -28,6 +28,7 @@ def compilers(target: str, *packages: str) -> dict[str, str]:
     return {"python": python, **found, "minijit": _digest(target)}
 
 
+@functools.cache
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

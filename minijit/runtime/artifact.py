@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from minijit.graph.portable import NotPortable, read_jaxpr, read_tree, write_jax
 from minijit.graph.tree import TreeDef
 from minijit.lowering.lower import Layout
 from minijit.lowering.source import KernelSource
-from minijit.runtime.binaries import binary_of, key_of
+from minijit.runtime.binaries import binary_of, differing, key_of
 from minijit.runtime.disk import Entry, Key
+from minijit.runtime.disk.container import CorruptEntry, decode_any, encode
+from minijit.runtime.disk.files import publish, read
 from minijit.runtime.pipeline import compile_plan
 from minijit.runtime.plan import Plan
 
-__all__ = ["Artifact", "pack", "unpack"]
+__all__ = ["Artifact", "read_artifact", "write_artifact"]
 
 _KIND = {"minijit": "program"}
 
@@ -66,13 +69,11 @@ class Artifact:
         Raises:
             RuntimeError: it was compiled by or for something else than what is here.
         """
-        here = backend.environment()
-        if here != self.environment:
-            changes = [
-                f"{name}: {self.environment.get(name)} -> {here.get(name)}"
-                for name in sorted({*here, *self.environment})
-                if here.get(name) != self.environment.get(name)
-            ]
+        changes = [
+            f"{name}: {before} -> {now}"
+            for name, (before, now) in differing(self.environment, backend.environment()).items()
+        ]
+        if changes:
             raise RuntimeError(
                 f"the program was compiled by or for something else than what is here: export it "
                 f"again here ({'; '.join(changes)})"
@@ -92,7 +93,46 @@ class Artifact:
         return found
 
 
-def pack(
+def write_artifact(
+    path: str,
+    jaxpr: Jaxpr,
+    names: Sequence[str],
+    treedef: TreeDef,
+    out_tree: TreeDef,
+    plan: Plan,
+) -> None:
+    """Write a compiled program to a file.
+
+    Raises:
+        NotPortable: part of it has no form as data, or it is too large.
+        OSError: the file cannot be written.
+    """
+    key, entry = _pack(jaxpr, names, treedef, out_tree, plan.layouts, plan.backend)
+    try:
+        data = encode(key, entry)
+    except ValueError as error:
+        raise NotPortable(f"the program does not fit into a file: {error}") from None
+    publish(path, data)
+
+
+def read_artifact(path: str, *, trust: bool) -> Artifact:
+    """Return the compiled program in a file; with ``trust`` whoever can have written it.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no exported program, it is damaged, or others can write it.
+    """
+    try:
+        data = Path(path).read_bytes() if trust else read(path)[0]
+        return _unpack(*decode_any(data))
+    except CorruptEntry as error:
+        hint = "; load it with trust=True if you know who wrote it" * (error.fault == "owner")
+        raise ValueError(f"{path} was not loaded: {error}{hint}") from None
+    except NotPortable as error:
+        raise ValueError(f"{path} was not loaded: {error}") from error
+
+
+def _pack(
     jaxpr: Jaxpr,
     names: Sequence[str],
     treedef: TreeDef,
@@ -100,11 +140,7 @@ def pack(
     layouts: Sequence[Layout],
     backend: Backend,
 ) -> tuple[Key, Entry]:
-    """Return a compiled program as an entry.
-
-    Raises:
-        NotPortable: part of it has no form as data.
-    """
+    """Return a compiled program as an entry."""
     constants = [np.ascontiguousarray(_on_host(value)) for value in jaxpr.consts]
     jaxpr = dataclasses.replace(jaxpr, consts=tuple(constants))
     plan = compile_plan(jaxpr, layouts, backend)  # for constants that lie as the file has them
@@ -139,12 +175,8 @@ def pack(
     return Key(_KIND, backend.environment()), Entry({"name": jaxpr.name}, sections)
 
 
-def unpack(key: Key, entry: Entry) -> Artifact:
-    """Return the program in an entry.
-
-    Raises:
-        NotPortable: the entry is something else.
-    """
+def _unpack(key: Key, entry: Entry) -> Artifact:
+    """Return the program in an entry; ``NotPortable`` when it is something else."""
     try:
         return _unpacked(key, entry)
     except NotPortable:

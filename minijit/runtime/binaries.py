@@ -14,7 +14,7 @@ from minijit.runtime.describe import Indescribable, describe_source
 from minijit.runtime.disk import Entry, Key, Store, default_store
 from minijit.runtime.explain import report_environment
 
-__all__ = ["binary_of", "key_of"]
+__all__ = ["binary_of", "differing", "key_of"]
 
 
 def key_of(backend: Backend, source: KernelSource) -> Key | None:
@@ -46,7 +46,8 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
     others = store.other_environments(key)
     if others:
         emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
-        report_environment(min((_differing(other, key) for other in others), key=len))
+        changes = (differing(other, key.environment) for other in others)
+        report_environment(min(changes, key=len))
     with store.single_flight(key):
         # Another process may have compiled it while this one waited.
         found = _stored(store, key, source)
@@ -85,9 +86,9 @@ def _first_descriptions(value: Hashable) -> dict[str, Any]:
     return {}
 
 
-def _differing(other: Mapping[str, Any], key: Key) -> dict[str, tuple[Any, Any]]:
-    now = key.environment
-    pairs = {name: (other.get(name), now.get(name)) for name in sorted({*other, *now})}
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return what two environments differ in, each with both values."""
+    pairs = {name: (before.get(name), now.get(name)) for name in sorted({*before, *now})}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
