@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,7 +46,3 @@ def check(
         else:
             np.testing.assert_array_equal(result.view(np.uint8), wanted.view(np.uint8))
     return BACKEND.emit(kernel)
-
-
-def c_strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

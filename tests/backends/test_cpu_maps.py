@@ -10,7 +10,8 @@ import pytest
 
 from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import Guard, Kernel, Level, Value
-from tests.backends.cpu_kernels import c_strides, check, run
+from minijit.lowering.lower import contiguous_strides
+from tests.backends.cpu_kernels import check, run
 from tests.lowering.kernel_builder import Builder, constant
 
 F16, F32, F64 = np.float16, np.float32, np.float64
@@ -20,7 +21,7 @@ BOOL, I8, I32, I64, U8, U64 = np.bool_, np.int8, np.int32, np.int64, np.uint8, n
 def arithmetic(shape: Sequence[int], dtype: Any = F32) -> Kernel:
     """(x * y + x) / y - x, which NumPy computes with one rounding an operation."""
     build = Builder(shape)
-    strides = c_strides(shape)
+    strides = contiguous_strides(shape)
     x, y = build.load(strides, dtype), build.load(strides, dtype)
     total = build.map("add", build.map("mul", x, y), x)
     build.store(build.map("sub", build.map("div", total, y), x), strides)
@@ -73,7 +74,7 @@ def test_arguments_of_every_dtype() -> None:
 )
 def test_broadcast_operands(shape: tuple[int, ...]) -> None:
     build = Builder(shape)
-    strides = c_strides(shape)
+    strides = contiguous_strides(shape)
     full = build.load(strides)
     inner = build.load([0] * (len(shape) - 1) + [1])
     outer = build.load([1] + [0] * (len(shape) - 1))

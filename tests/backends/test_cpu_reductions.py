@@ -8,24 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minijit.lowering.kernel_ir import Kernel
 from tests.backends.cpu_kernels import check, run
+from tests.lowering.cuda_kernels import softmax
 from tests.lowering.kernel_builder import Builder, constant
 
 F16, F32, F64 = np.float16, np.float32, np.float64
 BOOL, I32, I64, U8 = np.bool_, np.int32, np.int64, np.uint8
-
-
-def softmax(rows: int, cols: int, axis: int = 1, dtype: Any = F32) -> Kernel:
-    build = Builder((rows,), (cols,))
-    strides = [cols, 1] if axis == 1 else [1, rows]
-    wide = [F32] if dtype is F16 else [dtype]
-    x = build.load(strides, dtype)
-    top = build.reduce("max", x, accumulators=wide)
-    e = build.map("exp", build.map("sub", x, top))
-    total = build.reduce("sum", e, accumulators=wide)
-    build.store(build.map("div", e, total), strides)
-    return build.kernel()
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -85,13 +85,16 @@ def transpose(rows: int = 4096, cols: int = 1000) -> Kernel:
     return build.kernel("transpose")
 
 
-def softmax(rows: int = 4096, cols: int = 1024, axis: int = 1) -> Kernel:
-    """exp(x - max) / sum over one axis."""
+def softmax(rows: int = 4096, cols: int = 1024, axis: int = 1, dtype: Any = np.float32) -> Kernel:
+    """exp(x - max) / sum over one axis; float16 is accumulated in float32."""
     build = Builder((rows,), (cols,))
     strides = [cols, 1] if axis == 1 else [1, rows]
-    x = build.load(strides)
-    e = build.map("exp", build.map("sub", x, build.reduce("max", x)))
-    build.store(build.map("div", e, build.reduce("sum", e)), strides)
+    wide = [np.float32] if dtype is np.float16 else [dtype]
+    x = build.load(strides, dtype)
+    top = build.reduce("max", x, accumulators=wide)
+    e = build.map("exp", build.map("sub", x, top))
+    total = build.reduce("sum", e, accumulators=wide)
+    build.store(build.map("div", e, total), strides)
     return build.kernel("softmax")
 
 

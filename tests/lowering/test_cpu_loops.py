@@ -14,6 +14,7 @@ import pytest
 from minijit.backends.cpu.compiler import assembly
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.kernel_ir import Kernel, Level, Operand, Value
+from minijit.lowering.lower import contiguous_strides
 from minijit.lowering.source import KernelSource
 from tests.backends.cpu_kernels import run
 from tests.lowering.kernel_builder import constant, random_inputs
@@ -37,17 +38,13 @@ def check(kernel: Kernel, scalars: Sequence[Any] = (), tolerance: float = 0.0) -
     return emit_cpu(kernel)
 
 
-def c_strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-
-
 def average(rows: Sequence[int], length: int, dtype: Any = F32, *, reverse: bool = False) -> Kernel:
     """A moving average of ``x[step]``, collected at each step; the last one is stored too."""
     build = LoopBuilder(rows)
     size = math.prod(rows)
 
     def step(mean: Value) -> list[Operand]:
-        strides = [*c_strides(rows), -size if reverse else size]
+        strides = [*contiguous_strides(rows), -size if reverse else size]
         offset = size * (length - 1) if reverse else 0
         x = build.load(strides, dtype, offset=offset, size=size * length)
         kept = build.map("mul", constant(0.75, dtype), mean)
@@ -56,7 +53,7 @@ def average(rows: Sequence[int], length: int, dtype: Any = F32, *, reverse: bool
         return [following]
 
     (last,) = build.loop([constant(0, dtype)], step, length)
-    build.store(last, c_strides(rows))
+    build.store(last, contiguous_strides(rows))
     return build.kernel("average")
 
 
@@ -82,7 +79,7 @@ def test_rows_that_lie_far_apart_are_fetched_ahead() -> None:
 @pytest.mark.parametrize("dtype", [F16, F32, F64, I32, BOOL])
 def test_carries_swap(rows: tuple[int, ...], dtype: Any) -> None:
     build = LoopBuilder(rows)
-    strides = c_strides(rows)
+    strides = contiguous_strides(rows)
     inits = [build.load(strides, dtype) for _ in range(3)]
     outs = build.loop(inits, lambda x, y, z: [y, z, x], 5)
     for out in outs:
@@ -94,12 +91,12 @@ def test_carries_swap(rows: tuple[int, ...], dtype: Any) -> None:
 def test_scalars_and_arrays_are_carried_together(rows: tuple[int, ...]) -> None:
     build = LoopBuilder(rows)
     size = math.prod(rows)
-    x = build.load(c_strides(rows))
+    x = build.load(contiguous_strides(rows))
 
     def step(count: Value, factor: Value, total: Value) -> list[Operand]:
         further = build.map("add", total, build.map("mul", x, factor))
         half = build.map("mul", factor, constant(0.5))
-        build.store(further, [*c_strides(rows), size])
+        build.store(further, [*contiguous_strides(rows), size])
         build.store(half, [*[0] * len(rows), 1])
         return [build.map("add", count, constant(1, I32)), half, further]
 
@@ -108,7 +105,7 @@ def test_scalars_and_arrays_are_carried_together(rows: tuple[int, ...]) -> None:
     count, factor, total = build.loop(inits, step, 4, levels=levels)
     build.store(count, [])
     build.store(factor, [])
-    build.store(total, c_strides(rows))
+    build.store(total, contiguous_strides(rows))
     source = check(build.kernel())
     if rows:
         # What all points share is computed once for each unit, and stored by one.
@@ -128,11 +125,11 @@ def test_while_asks_before_each_step(rows: tuple[int, ...], bound: int) -> None:
         more = build.map("add", count, constant(1, I32))
         return [more, build.map("add", total, build.convert(more, F32))]
 
-    inits = [constant(0, I32), build.load(c_strides(rows))]
+    inits = [constant(0, I32), build.load(contiguous_strides(rows))]
     levels = [Level.LAUNCH, Level.ROW]
     count, total = build.loop(inits, step, condition=go_on, levels=levels)
     build.store(count, [])
-    build.store(total, c_strides(rows))
+    build.store(total, contiguous_strides(rows))
     check(build.kernel(), (bound,))
 
 
@@ -156,7 +153,7 @@ def test_points_that_differ_in_what_they_do_are_computed_one_by_one() -> None:
 
 def choice(rows: Sequence[int], blocks: int) -> Kernel:
     build = LoopBuilder(rows)
-    strides = c_strides(rows)
+    strides = contiguous_strides(rows)
     x, y = build.load(strides), build.load(strides)
     both = build.map("add", x, y)
 
@@ -196,7 +193,7 @@ def test_any_other_index_takes_the_last_block(index: int) -> None:
 @pytest.mark.parametrize("rows", [(), (4,), (37,), (2000,)])
 def test_a_branch_in_a_loop_and_a_loop_in_a_branch(rows: tuple[int, ...]) -> None:
     build = LoopBuilder(rows)
-    strides = c_strides(rows)
+    strides = contiguous_strides(rows)
     x = build.load(strides)
 
     def step(count: Value, total: Value) -> list[Operand]:
@@ -225,7 +222,7 @@ def test_a_branch_in_a_loop_and_a_loop_in_a_branch(rows: tuple[int, ...]) -> Non
 @pytest.mark.parametrize("rows", [(), (3,), (16,), (37,), (2000,)])
 def test_loops_in_loops(rows: tuple[int, ...]) -> None:
     build = LoopBuilder(rows)
-    strides = c_strides(rows)
+    strides = contiguous_strides(rows)
     size = math.prod(rows)
 
     def outer(first: Value, second: Value) -> list[Operand]:
@@ -261,22 +258,22 @@ def test_a_loop_in_a_loop_works_in_the_memory_of_the_outer_one() -> None:
 def test_rows_are_reduced_in_each_step(rows: tuple[int, ...], cols: tuple[int, ...]) -> None:
     """Power iteration, with the largest value of each step collected."""
     build = LoopBuilder(rows, cols)
-    strides = c_strides((*rows, *cols))
+    strides = contiguous_strides((*rows, *cols))
     none = [0] * len(cols)
-    x, scale = build.load(strides), build.load([0] * len(rows) + c_strides(cols))
+    x, scale = build.load(strides), build.load([0] * len(rows) + [*contiguous_strides(cols)])
 
     def step(vector: Value, largest: Value) -> list[Operand]:
         scaled = build.map("add", build.map("mul", vector, scale), x)
         total = build.reduce("sum", build.map("mul", scaled, scaled))
         unit = build.map("div", scaled, build.map("sqrt", total))
         top = build.reduce("max", unit)
-        build.store(top, [*c_strides(rows), *none, math.prod(rows)])
+        build.store(top, [*contiguous_strides(rows), *none, math.prod(rows)])
         return [unit, build.map("add", largest, top)]
 
     levels = [Level.CELL, Level.ROW]
     unit, largest = build.loop([x, constant(0)], step, 4, levels=levels)
     build.store(unit, strides)
-    build.store(largest, [*c_strides(rows), *none])
+    build.store(largest, [*contiguous_strides(rows), *none])
     check(build.kernel(), tolerance=1e-5)
 
 
@@ -345,14 +342,14 @@ def test_steps_run_in_vectors(rows: tuple[int, ...]) -> None:
 def clamped(rows: Sequence[int], dtype: Any, length: int = 9) -> Kernel:
     """A loop that multiplies what is still below one, and streams nothing."""
     build = LoopBuilder(rows)
-    x = build.load(c_strides(rows), dtype)
+    x = build.load(contiguous_strides(rows), dtype)
 
     def step(y: Value) -> list[Operand]:
         small = build.map("lt", y, constant(1, dtype), dtype=BOOL)
         return [build.map("select", small, build.map("mul", y, constant(1.5, dtype)), y)]
 
     (last,) = build.loop([x], step, length)
-    build.store(last, c_strides(rows))
+    build.store(last, contiguous_strides(rows))
     return build.kernel("clamped")
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from minijit.lowering.cuda import emit_cuda
 from minijit.lowering.kernel_ir import Kernel, Role
+from minijit.lowering.lower import contiguous_strides
+from tests.lowering.cuda_kernels import softmax
 from tests.lowering.kernel_builder import Builder, constant, evaluate, random_inputs
 from tests.lowering.simt import Pointer, run
 
@@ -35,15 +37,11 @@ def check(
 def chain(shape: tuple[int, ...], dtype: Any = F32) -> Kernel:
     """tanh(x * 0.5 + y) over contiguous operands."""
     build = Builder(shape)
-    strides = c_strides(shape)
+    strides = contiguous_strides(shape)
     x, y = build.load(strides, dtype), build.load(strides, dtype)
     z = build.map("add", build.map("mul", x, constant(0.5, dtype)), y)
     build.store(build.map("tanh", z), strides)
     return build.kernel()
-
-
-def c_strides(shape: tuple[int, ...]) -> list[int]:
-    return [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
 
 
 # Sizes around a tile of 512 elements (128 threads of 4): none, part, whole, more; odd and even.
@@ -81,7 +79,7 @@ def test_scalar_result_and_scalar_arguments() -> None:
 @pytest.mark.parametrize("shape", [(7, 8), (33, 12), (5, 7), (3, 5, 16), (4, 3, 5)])
 def test_map_with_broadcast_operands(shape: tuple[int, ...]) -> None:
     build = Builder(shape)
-    strides = c_strides(shape)
+    strides = contiguous_strides(shape)
     full = build.load(strides)
     inner = build.load([0] * (len(shape) - 1) + [1])
     outer = build.load([1] + [0] * (len(shape) - 1))
@@ -146,18 +144,6 @@ def test_map_writes_positions() -> None:
     build = Builder((5, 9))
     build.store(build.map("mul", build.index([100, 1]), constant(2, I64)), [9, 1])
     check(build.kernel())
-
-
-def softmax(rows: int, cols: int, axis: int = 1, dtype: Any = F32) -> Kernel:
-    build = Builder((rows,), (cols,))
-    strides = [cols, 1] if axis == 1 else [1, rows]
-    wide = [F32] if dtype is F16 else [dtype]
-    x = build.load(strides, dtype)
-    top = build.reduce("max", x, accumulators=wide)
-    e = build.map("exp", build.map("sub", x, top))
-    total = build.reduce("sum", e, accumulators=wide)
-    build.store(build.map("div", e, total), strides)
-    return build.kernel()
 
 
 @pytest.mark.parametrize(
