@@ -26,8 +26,9 @@ from minijit.runtime.binaries import binary_of, differing, key_of
 from minijit.runtime.disk import Entry, Key
 from minijit.runtime.disk.container import CorruptEntry, decode_any, encode
 from minijit.runtime.disk.files import publish, read
-from minijit.runtime.pipeline import compile_plan
+from minijit.runtime.pipeline import compile_plan, loaded_binary
 from minijit.runtime.plan import Plan
+from minijit.runtime.steps import KernelStep
 
 __all__ = ["Artifact", "read_artifact", "write_artifact"]
 
@@ -146,15 +147,18 @@ def _pack(
     plan = compile_plan(jaxpr, layouts, backend)  # for constants that lie as the file has them
     kernels: list[list[Any]] = []
     codes: list[bytes] = []
-    for source in plan.sources:
-        for variant in backend.variants(source):
+    for step in plan.every_step:
+        if not isinstance(step, KernelStep):
+            continue
+        for variant in backend.variants(step.source):
             key = key_of(backend, variant)
             if key is None:
                 raise NotPortable(
-                    f"kernel {source.kernel.name} calls a scalar function that reads an object "
+                    f"kernel {variant.kernel.name} calls a scalar function that reads an object "
                     "without a text form: let it close over numbers and functions only"
                 )
-            binary = binary_of(backend, variant)
+            is_loaded = variant is step.source
+            binary = loaded_binary(step.launcher) if is_loaded else binary_of(backend, variant)
             kernels.append([key.name, binary.entry, dict(binary.resources), len(binary.code)])
             codes.append(binary.code)
     graph = {

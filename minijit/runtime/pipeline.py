@@ -30,7 +30,7 @@ from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.simplify import simplify, simplify_loops
 
-__all__ = ["compile_plan", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "loaded_binary", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -104,7 +104,7 @@ def compile_plan(
     )
     checks = config.debug_nans if check_nans is None else check_nans
     plan = _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
-    plan.code_bytes = sum(len(_loaded[each].code) for step in compiled for _, _, each in step)
+    plan.code_bytes = sum(len(loaded_binary(each).code) for step in compiled for _, _, each in step)
     plan.compile_seconds = time.perf_counter() - started
     return plan
 
@@ -172,6 +172,11 @@ def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
             launcher = _launchers.setdefault(key, launcher)
             _binaries[code] = _loaded[launcher] = binary
     return launcher
+
+
+def loaded_binary(launcher: Launcher) -> Binary:
+    """Return the machine code of a kernel of a plan."""
+    return _loaded[launcher]
 
 
 def clear_kernels() -> None:

@@ -70,6 +70,13 @@ def test_a_program_with_everything(file: Path, device: Device, counts: Counter[s
     assert len(program.out_avals) == 3
 
 
+def test_what_is_loaded_is_not_compiled_again(file: Path, counts: Counter[str]) -> None:
+    compiled = looped.lower(X).compile()
+    before = counts["compile"]
+    compiled.export(file)  # with the disk cache off, as in all tests
+    assert counts["compile"] == before
+
+
 def test_loops_and_branches(file: Path, device: Device) -> None:
     x = device.put(X)
     program = exported(file, looped, x)
