@@ -23,18 +23,16 @@ def uninterrupted(work: Callable[[], _T]) -> _T:
         return work()
     results: list[_T] = []
     errors: list[BaseException] = []
-    done = threading.Event()
 
     def run(context: Any) -> None:
         try:
             results.append(context.run(work))
         except BaseException as error:
             errors.append(error)
-        finally:
-            done.set()
 
-    threading.Thread(target=run, args=(copy_context(),), name="minijit compiler").start()
-    done.wait()
+    thread = threading.Thread(target=run, args=(copy_context(),), name="minijit compiler")
+    thread.start()
+    thread.join()
     if errors:
         raise errors[0]
     return results[0]

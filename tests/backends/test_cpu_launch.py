@@ -190,11 +190,11 @@ from minijit.backends.cpu.pool import set_threads
 from tests.backends.test_cpu_launch import SIZE, doubled, load
 _, launch = load(doubled())
 set_threads(3)
-tasks = lambda: len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
+tasks = lambda: set(os.listdir("/proc/self/task")) if sys.platform == "linux" else set()
 before = tasks()
 x, y = np.arange(SIZE, dtype=np.float32), np.zeros(SIZE, np.float32)
 launch((x, y))
-started = tasks() - before
+started = len(tasks() - before)
 child = os.fork()
 y[:] = 0
 alone = tasks()
@@ -203,8 +203,9 @@ for _ in range(10):
 assert (y == 2 * x).all()
 if child == 0:
     # Threads stay behind at a fork; the child's launches start as many of their own.
-    os._exit(0 if tasks() - alone == started and (alone == 1 or not started) else 1)
-assert tasks() == alone
+    more = len(tasks() - alone)
+    os._exit(0 if more == started and (len(alone) == 1 or not started) else 1)
+assert tasks() <= alone
 _, status = os.waitpid(child, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
@@ -291,22 +292,22 @@ def test_arrays_of_the_cpu_are_taken_as_they_are() -> None:
 
 @pytest.mark.skipif(not THREADS_SUPPORTED, reason="kernels run on one thread on this system")
 def test_threads_start_with_the_first_parallel_launch() -> None:
+    # Threads by number: one that compiled may still be going away.
     code = """
 import os
-import re
 import numpy as np
 from minijit.backends.cpu.pool import set_threads
 from tests.backends.test_cpu_launch import doubled, load
-count = lambda: len(os.listdir("/proc/self/task"))
+tasks = lambda: set(os.listdir("/proc/self/task"))
 _, small = load(doubled(16))
 _, large = load(doubled())
 set_threads(3)
 x = np.ones(1 << 20, np.float32)
-before = count()
+before = tasks()
 small((x, x.copy()))
-assert count() == before
+assert tasks() <= before
 large((x, x.copy()))
-assert count() == before + 2
+assert len(tasks() - before) == 2
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
@@ -315,22 +316,21 @@ assert count() == before + 2
 def test_the_number_of_threads_changes_at_once() -> None:
     code = """
 import os
-import re
 import numpy as np
 from minijit.graph.config import config
 from tests.backends.test_cpu_launch import doubled, load
-count = lambda: len(os.listdir("/proc/self/task"))
+tasks = lambda: set(os.listdir("/proc/self/task"))
 config.update("num_threads", 1)
 _, launch = load(doubled())
 x = np.ones(1 << 20, np.float32)
-alone = count()
+alone = tasks()
 launch((x, x.copy()))
-assert count() == alone
+assert tasks() <= alone
 config.update("num_threads", 3)
 launch((x, x.copy()))
-assert count() == alone + 2
+assert len(tasks() - alone) == 2
 with config.override(num_threads=5):
     launch((x, x.copy()))
-    assert count() == alone + 4
+    assert len(tasks() - alone) == 4
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
