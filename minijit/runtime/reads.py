@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from types import CellType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from minijit.graph.identity import Same
 from minijit.runtime.guard import UNDEFINED, Guard, make_guard
@@ -152,7 +152,7 @@ class _Walk:
         self._attributes |= names.attributes
         self._stored |= names.stored
         namespace = function.__globals__
-        builtins: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
+        builtins: dict[str, Any] = cast(Any, function).__builtins__
         self._written.update((id(namespace), name) for name in names.written)
         found: dict[str, Any] = {}
         for name in names.globals:
