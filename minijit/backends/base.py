@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,15 +12,29 @@ if TYPE_CHECKING:
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
 
-__all__ = ["Backend", "Binary", "Build", "Launcher"]
+__all__ = ["Backend", "Binary", "Build", "Launcher", "Support"]
 
 Launcher = Callable[[tuple[Any, ...]], None]
 """Runs one loaded kernel on ``(*buffers, *arguments)``, in the order of the kernel's declaration;
 buffers are arrays of the backend, arguments NumPy scalars or Python numbers."""
 
 
-Build = Callable[["KernelSource"], "Binary"]
+Build = Callable[["KernelSource | Support"], "Binary"]
 """Returns the binary of a source: compiled, or kept from before."""
+
+
+class Support(NamedTuple):
+    """Machine code that a backend needs beside kernels, whatever these compute.
+
+    Attributes:
+        name: What to call it.
+        text: All that it is made from.
+        compile: Makes it.
+    """
+
+    name: str
+    text: str
+    compile: Callable[[], Binary]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minijit.backends.base import Backend, Binary
+from minijit.backends.base import Backend, Binary, Support
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.portable import NotPortable, read_jaxpr, read_tree, write_jaxpr, write_tree
@@ -83,7 +83,9 @@ class Artifact:
             self.jaxpr, self.layouts, backend, build=lambda source: self._binary(backend, source)
         )
 
-    def _binary(self, backend: Backend, source: KernelSource) -> Binary:
+    def _binary(self, backend: Backend, source: KernelSource | Support) -> Binary:
+        if isinstance(source, Support):
+            return binary_of(backend, source)
         key = key_of(backend, source)
         found = self.binaries.get(key.name) if key is not None else None
         if found is None:

@@ -7,22 +7,24 @@ import time
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from minijit.backends.base import Backend, Binary
+from minijit.backends.base import Backend, Binary, Support
 from minijit.graph.events import emit
 from minijit.lowering.source import KernelSource
 from minijit.runtime.describe import Indescribable, describe_source
 from minijit.runtime.disk import Entry, Key, Store, default_store
 from minijit.runtime.explain import report_environment
 
-__all__ = ["binary_of", "differing", "key_of"]
+__all__ = ["binary_of", "compile_anew", "differing", "key_of"]
 
 
-def key_of(backend: Backend, source: KernelSource) -> Key | None:
+def key_of(backend: Backend, source: KernelSource | Support) -> Key | None:
     """Return the key under which the machine code of ``source`` is kept, in any process.
 
     None when a user's scalar function reads an object that has no text form: nothing could tell
     that object from another one, so such a kernel is compiled in every process.
     """
+    if isinstance(source, Support):
+        return Key({"support": source.text}, backend.environment())
     try:
         program = describe_source(source) | {"parameters": backend.parameters(source)}
         return Key(program, backend.environment())
@@ -31,7 +33,7 @@ def key_of(backend: Backend, source: KernelSource) -> Key | None:
         return None
 
 
-def binary_of(backend: Backend, source: KernelSource) -> Binary:
+def binary_of(backend: Backend, source: KernelSource | Support) -> Binary:
     """Return the machine code of ``source``: from the disk if it is there, else compiled and kept.
 
     Of several processes that want it at a time, one compiles.
@@ -39,33 +41,50 @@ def binary_of(backend: Backend, source: KernelSource) -> Binary:
     store = default_store()
     key = key_of(backend, source) if store is not None else None
     if store is None or key is None:
-        return _compile(backend, source)[0]
+        return compile_anew(backend, source)
     found = _stored(store, key, source)
     if found is not None:
         return found
-    others = store.other_environments(key)
-    if others:
-        emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
-        changes = (differing(other, key.environment) for other in others)
-        report_environment(min(changes, key=len))
+    if isinstance(source, KernelSource):
+        _tell_of_others(store, key, source)
     with store.single_flight(key):
         # Another process may have compiled it while this one waited.
         found = _stored(store, key, source)
         if found is not None:
             return found
-        binary, seconds = _compile(backend, source)
+        started = time.perf_counter()
+        binary = compile_anew(backend, source)
         facts = {
-            "name": source.kernel.name,
+            "name": _name(source),
             "entry": binary.entry,
             "resources": dict(binary.resources),
-            "compile_seconds": seconds,
+            "compile_seconds": time.perf_counter() - started,
         }
-        if _as_described(source, key):
+        if isinstance(source, Support) or _as_described(source, key):
             store.put(key, Entry(facts, {"code": binary.code}))
         else:
             why = "a scalar function reads other values than when it was compiled first"
             emit("not_kept", kernel=source.kernel.name, why=why)
         return binary
+
+
+def compile_anew(backend: Backend, source: KernelSource | Support) -> Binary:
+    """Return the machine code of ``source``, compiled now."""
+    if isinstance(source, Support):
+        return source.compile()
+    started = time.perf_counter()
+    binary = backend.compile(source)
+    emit("compile", kernel=source.kernel.name, seconds=time.perf_counter() - started)
+    return binary
+
+
+def _tell_of_others(store: Store, key: Key, source: KernelSource) -> None:
+    """Say what has changed where the kernel is there for other compilers or another machine."""
+    others = store.other_environments(key)
+    if others:
+        emit("environment", kernel=source.kernel.name, before=others, now=key.environment)
+        changes = (differing(other, key.environment) for other in others)
+        report_environment(min(changes, key=len))
 
 
 def _as_described(source: KernelSource, key: Key) -> bool:
@@ -92,18 +111,15 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tu
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _stored(store: Store, key: Key, source: KernelSource) -> Binary | None:
+def _stored(store: Store, key: Key, source: KernelSource | Support) -> Binary | None:
     entry = store.get(key)
     if entry is None:
         return None
-    emit("disk_hit", kernel=source.kernel.name)
+    if isinstance(source, KernelSource):
+        emit("disk_hit", kernel=source.kernel.name)
     facts = entry.meta
     return Binary(bytes(entry.sections["code"]), facts["entry"], facts["resources"])
 
 
-def _compile(backend: Backend, source: KernelSource) -> tuple[Binary, float]:
-    started = time.perf_counter()
-    binary = backend.compile(source)
-    seconds = time.perf_counter() - started
-    emit("compile", kernel=source.kernel.name, seconds=seconds)
-    return binary, seconds
+def _name(source: KernelSource | Support) -> str:
+    return source.name if isinstance(source, Support) else source.kernel.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from minijit.graph.events import subscribe
 from minijit.graph.jaxpr import Jaxpr, Var
 from minijit.graph.primitive import Kind
 from minijit.graph.tree import unflatten
+from minijit.runtime.binaries import compile_anew
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.pipeline import compile_plan, optimize
 from minijit.runtime.placement import Placed
@@ -37,7 +39,9 @@ def emulate(
         raise TypeError("a run on the emulated device needs arrays, not types that stand for them")
     backend = MeasuringBackend(_checked(compute_capability))
     inputs = Placed.on(backend, leaves)
-    plan = compile_plan(program.jaxpr, inputs.layouts, backend, build=backend.compile)
+    plan = compile_plan(
+        program.jaxpr, inputs.layouts, backend, build=partial(compile_anew, backend)
+    )
     # As they happen: a loop that the host drives launches its kernels at each step.
     order: list[str | None] = []
 

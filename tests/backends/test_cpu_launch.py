@@ -221,6 +221,7 @@ import sys
 import numpy as np
 from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import load_object
+from minijit.backends.cpu.native import launch_path
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.kernel_ir import Buffer, Kernel, Role
 from minijit.lowering.source import KernelSource
@@ -231,7 +232,8 @@ buffers = tuple(Buffer(name, float32, role, True, size) for name, role in (x, y)
 kernel = Kernel("doubled", (size,), (), buffers, (), ())
 sizes = tuple(map(int, sys.argv[5:]))
 source = KernelSource(kernel, "", {}, "", CpuLaunch(units, work, sizes=sizes))
-launch = make_launcher(source, load_object(open(path, "rb").read()), kernel.name)
+code = load_object(open(path, "rb").read())
+launch = make_launcher(source, code, kernel.name, launch_path())
 x, y = np.arange(size, dtype=float32), np.zeros(size, float32)
 launch((x, y))
 assert (y == 2 * x).all()

@@ -1,10 +1,12 @@
-"""LLVM assembly of the launch path; ``$name`` stands for an address, offset or field number."""
+"""LLVM assembly of the launch path; ``$name`` stands for an offset or the number of a field."""
 
 from __future__ import annotations
 
 __all__ = ["ALONE", "LAUNCH", "NO_POOL", "POOL"]
 
 ALONE = """
+declare ptr @malloc(i64)
+declare void @free(ptr)
 ; Runs units [0, units) in this thread; false when there is no memory for scratch.
 define private i1 @alone(ptr %entry, i64 %units, i64 %bytes, ptr %args) {
   %memory = call ptr @scratch(i64 %bytes)
@@ -13,14 +15,14 @@ define private i1 @alone(ptr %entry, i64 %units, i64 %bytes, ptr %args) {
 yes:
   %aligned = call ptr @aligned(ptr %memory)
   call void %entry(i64 0, i64 %units, ptr %aligned, ptr %args)
-  call void $free(ptr %memory)
+  call void @free(ptr %memory)
   ret i1 true
 no:
   ret i1 false
 }
 define private ptr @scratch(i64 %bytes) {
   %size = add i64 %bytes, 64
-  %memory = call ptr $malloc(i64 %size)
+  %memory = call ptr @malloc(i64 %size)
   ret ptr %memory
 }
 define private ptr @aligned(ptr %memory) {
@@ -33,6 +35,14 @@ define private ptr @aligned(ptr %memory) {
 """
 
 POOL = """
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sem_post(ptr)
+declare i32 @sem_trywait(ptr)
+declare i32 @sem_wait(ptr)
+declare i32 @sigfillset(ptr)
+declare i64 @llvm.smin.i64(i64, i64)
 ; Claims units one by one until none is left.
 define private i1 @work(ptr %pool) {
   %memory = call ptr @scratch_of(ptr %pool)
@@ -57,7 +67,7 @@ run:
   call void %entry(i64 %unit, i64 %stop, ptr %aligned, ptr %args)
   br label %claim
 over:
-  call void $free(ptr %memory)
+  call void @free(ptr %memory)
   ret i1 true
 no:
   ret i1 false
@@ -74,12 +84,12 @@ define ptr @worker(ptr %pool) {
   %done = getelementptr i64, ptr %pool, i64 $DONE
   br label %sleep
 sleep:
-  %woken = call i32 $sem_wait(ptr %wake)
+  %woken = call i32 @sem_wait(ptr %wake)
   %really = icmp eq i32 %woken, 0
   br i1 %really, label %job, label %sleep
 job:
   %worked = call i1 @work(ptr %pool)
-  %posted = call i32 $sem_post(ptr %done)
+  %posted = call i32 @sem_post(ptr %done)
   br label %sleep
 }
 ; Starts the wanted threads with all signals blocked: signals belong to Python's threads.
@@ -95,25 +105,25 @@ entry:
   %enough = icmp sge i64 %before, %wanted
   br i1 %enough, label %over, label %block
 block:
-  %filled = call i32 $sigfillset(ptr %all)
-  %blocked = call i32 $pthread_sigmask(i32 2, ptr %all, ptr %old)
+  %filled = call i32 @sigfillset(ptr %all)
+  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
   br label %more
 more:
   %count = phi i64 [ %before, %block ], [ %after, %made ]
   %missing = icmp slt i64 %count, %wanted
   br i1 %missing, label %make, label %restore
 make:
-  %error = call i32 $pthread_create(ptr %thread, ptr null, ptr @worker, ptr %pool)
+  %error = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %pool)
   %refused = icmp ne i32 %error, 0
   br i1 %refused, label %restore, label %made
 made:
   %id = load i64, ptr %thread
-  %detached = call i32 $pthread_detach(i64 %id)
+  %detached = call i32 @pthread_detach(i64 %id)
   %after = add i64 %count, 1
   store i64 %after, ptr %pstarted
   br label %more
 restore:
-  %restored = call i32 $pthread_sigmask(i32 2, ptr %old, ptr null)
+  %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
   br label %over
 over:
   ret void
@@ -155,7 +165,7 @@ waking:
   %more = icmp slt i64 %woken, %summoned
   br i1 %more, label %post, label %work
 post:
-  %posted = call i32 $sem_post(ptr %wake)
+  %posted = call i32 @sem_post(ptr %wake)
   %woken1 = add i64 %woken, 1
   br label %waking
 work:
@@ -164,7 +174,7 @@ work:
 ; A thread that has not woken up by now need not: take its call back rather than wait for it.
 recall:
   %out = phi i64 [ %summoned, %work ], [ %out1, %recalled ]
-  %tried = call i32 $sem_trywait(ptr %wake)
+  %tried = call i32 @sem_trywait(ptr %wake)
   %back = icmp eq i32 %tried, 0
   br i1 %back, label %recalled, label %waiting
 recalled:
@@ -175,7 +185,7 @@ waiting:
   %some = icmp sgt i64 %left, 0
   br i1 %some, label %wait, label %over
 wait:
-  %result = call i32 $sem_wait(ptr %done)
+  %result = call i32 @sem_wait(ptr %done)
   %really = icmp eq i32 %result, 0
   br i1 %really, label %heard, label %waiting
 heard:
@@ -185,7 +195,6 @@ over:
   store atomic i64 0, ptr %busy seq_cst, align 8
   ret i1 %worked
 }
-declare i64 @llvm.smin.i64(i64, i64)
 """
 
 NO_POOL = """
@@ -196,11 +205,24 @@ define private i1 @parallel(ptr %pool, ptr %entry, i64 %units, i64 %bytes, ptr %
 """
 
 LAUNCH = """
+declare i32 @PyErr_ExceptionMatches(ptr)
+declare ptr @PyErr_Format(ptr, ptr, ...)
+declare ptr @PyErr_NoMemory()
+declare ptr @PyErr_Occurred()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyEval_SaveThread()
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLong(ptr)
+declare i64 @PyLong_AsUnsignedLongLong(ptr)
+declare ptr @PyNumber_Index(ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare void @Py_DecRef(ptr)
+declare void @Py_IncRef(ptr)
 @signed_format = private constant [42 x i8] c"Python integer %S out of bounds for int%d\\00"
 @unsigned_format = private constant [43 x i8] c"Python integer %S out of bounds for uint%d\\00"
 ; Stores the bits of a Python or NumPy integer; false, with an exception, when the kind's type has
 ; no such number.
-define private i1 @integer(ptr %object, i64 %kind, ptr %place) {
+define private i1 @integer(ptr %object, i64 %kind, ptr %place, ptr %overflow_error) {
   %size = and i64 %kind, 3
   %width = shl i64 8, %size
   %spare = sub i64 64, %width
@@ -208,7 +230,7 @@ define private i1 @integer(ptr %object, i64 %kind, ptr %place) {
   %widest = icmp eq i64 %kind, 11
   br i1 %widest, label %unsigned, label %narrow
 narrow:
-  %number = call i64 $PyLong_AsLongLong(ptr %object)
+  %number = call i64 @PyLong_AsLongLong(ptr %object)
   %up = shl i64 %number, %spare
   %arithmetic = ashr i64 %up, %spare
   %logical = lshr i64 %up, %spare
@@ -217,12 +239,12 @@ narrow:
   br label %converted
 ; Its conversion takes nothing but Python's own integers.
 unsigned:
-  %index = call ptr $PyNumber_Index(ptr %object)
+  %index = call ptr @PyNumber_Index(ptr %object)
   %none = icmp eq ptr %index, null
   br i1 %none, label %failed, label %found
 found:
-  %large = call i64 $PyLong_AsUnsignedLongLong(ptr %index)
-  call void $Py_DecRef(ptr %index)
+  %large = call i64 @PyLong_AsUnsignedLongLong(ptr %index)
+  call void @Py_DecRef(ptr %index)
   br label %converted
 converted:
   %bits = phi i64 [ %number, %narrow ], [ %large, %found ]
@@ -231,11 +253,11 @@ converted:
   %suspect = icmp eq i64 %bits, -1
   br i1 %suspect, label %check, label %judge
 check:
-  %error = call ptr $PyErr_Occurred()
+  %error = call ptr @PyErr_Occurred()
   %fine = icmp eq ptr %error, null
   br i1 %fine, label %judge, label %wrong
 wrong:
-  %overflow = call i32 $PyErr_ExceptionMatches(ptr $OverflowError)
+  %overflow = call i32 @PyErr_ExceptionMatches(ptr %overflow_error)
   %large_too = icmp ne i32 %overflow, 0
   br i1 %large_too, label %refuse, label %failed
 judge:
@@ -243,7 +265,7 @@ judge:
 refuse:
   %format = select i1 %signed, ptr @signed_format, ptr @unsigned_format
   %bits_wide = trunc i64 %width to i32
-  %raised = call ptr (ptr, ptr, ...) $PyErr_Format(ptr $OverflowError, ptr %format,
+  %raised = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %overflow_error, ptr %format,
                                                    ptr %object, i32 %bits_wide)
   br label %failed
 failed:
@@ -267,6 +289,10 @@ start:
   %mode = load i64, ptr %pmode
   %ppool = getelementptr i64, ptr %record, i64 5
   %pool = load ptr, ptr %ppool
+  %pnone = getelementptr i64, ptr %record, i64 6
+  %none_object = load ptr, ptr %pnone
+  %poverflow = getelementptr i64, ptr %record, i64 7
+  %overflow_error = load ptr, ptr %poverflow
   %kinds = getelementptr i64, ptr %record, i64 $header
   %items = getelementptr i8, ptr %tuple, i64 $item
   %args = alloca i64, i64 %count
@@ -298,7 +324,7 @@ buffer:
   %address = load i64, ptr %pdata
   br label %store
 real:
-  %double = call double $PyFloat_AsDouble(ptr %object)
+  %double = call double @PyFloat_AsDouble(ptr %object)
   %dsuspect = fcmp oeq double %double, -1.0
   %dbits = bitcast double %double to i64
   %float = fptrunc double %double to float
@@ -308,10 +334,10 @@ real:
   %rbits = select i1 %single, i64 %fwide, i64 %dbits
   br label %converted
 whole:
-  %taken = call i1 @integer(ptr %object, i64 %kind, ptr %place)
+  %taken = call i1 @integer(ptr %object, i64 %kind, ptr %place, ptr %overflow_error)
   br i1 %taken, label %next, label %failed
 truth:
-  %tbits32 = call i32 $PyObject_IsTrue(ptr %object)
+  %tbits32 = call i32 @PyObject_IsTrue(ptr %object)
   %tbits = sext i32 %tbits32 to i64
   %tsuspect = icmp eq i64 %tbits, -1
   br label %converted
@@ -320,7 +346,7 @@ converted:
   %suspect = phi i1 [ %dsuspect, %real ], [ %tsuspect, %truth ]
   br i1 %suspect, label %check, label %store
 check:
-  %error = call ptr $PyErr_Occurred()
+  %error = call ptr @PyErr_Occurred()
   %fine = icmp eq ptr %error, null
   br i1 %fine, label %store, label %failed
 store:
@@ -333,7 +359,7 @@ holding:
   %held = call i1 @alone(ptr %entry, i64 %units, i64 %bytes, ptr %args)
   br label %finished
 released:
-  %thread = call ptr $PyEval_SaveThread()
+  %thread = call ptr @PyEval_SaveThread()
   %many = icmp eq i64 %mode, 2
   br i1 %many, label %pooled, label %single_thread
 pooled:
@@ -344,18 +370,18 @@ single_thread:
   br label %restored
 restored:
   %ran = phi i1 [ %p, %pooled ], [ %s, %single_thread ]
-  call void $PyEval_RestoreThread(ptr %thread)
+  call void @PyEval_RestoreThread(ptr %thread)
   br label %finished
 finished:
   %ok = phi i1 [ %held, %holding ], [ %ran, %restored ]
   br i1 %ok, label %none, label %memory
 memory:
-  %raised = call ptr $PyErr_NoMemory()
+  %raised = call ptr @PyErr_NoMemory()
   br label %failed
 failed:
   ret ptr null
 none:
-  call void $Py_IncRef(ptr $none)
-  ret ptr $none
+  call void @Py_IncRef(ptr %none_object)
+  ret ptr %none_object
 }
 """

@@ -15,6 +15,7 @@ from minijit.backends.cpu.compiler import compile_source
 from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import Code, load_object, processor
 from minijit.backends.cpu.memory import empty, is_small
+from minijit.backends.cpu.native import launch_path
 from minijit.backends.environment import compilers
 from minijit.graph.interrupts import uninterrupted
 from minijit.lowering.cpu import emit_cpu
@@ -69,11 +70,12 @@ class CpuBackend:
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""
+        path = launch_path(build)
         code = self._loaded.get(binary.code)
         if code is None:
             loaded = uninterrupted(partial(load_object, binary.code))
             code = self._loaded.setdefault(binary.code, loaded)
-        return make_launcher(source, code, binary.entry)
+        return make_launcher(source, code, binary.entry, path)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""

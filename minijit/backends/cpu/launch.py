@@ -8,7 +8,7 @@ import numpy as np
 
 from minijit.backends.base import Launcher
 from minijit.backends.cpu.loader import Code
-from minijit.backends.cpu.native import HEADER, Kind, Mode, builtin
+from minijit.backends.cpu.native import HEADER, Kind, LaunchPath, Mode
 from minijit.backends.cpu.pool import pool_address
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.source import KernelSource
@@ -42,10 +42,10 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
     return Kind[dtype.name.upper()]
 
 
-def make_launcher(source: KernelSource, code: Code, entry: str) -> Launcher:
+def make_launcher(source: KernelSource, code: Code, entry: str, path: LaunchPath) -> Launcher:
     """Return the function that runs a kernel on a tuple of its buffers and scalar arguments.
 
-    ``entry`` is the kernel's symbol in ``code``.
+    ``entry`` is the kernel's symbol in ``code``, ``path`` what calls it.
 
     Arrays must be NumPy arrays of the declared sizes: nothing is checked. A scalar is anything that
     ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared; an integer that
@@ -56,9 +56,9 @@ def make_launcher(source: KernelSource, code: Code, entry: str) -> Launcher:
     kinds += [Kind.SIZE] * len(launch.sizes)
     values = [0] * (len(kinds) - len(launch.sizes)) + list(launch.sizes)
     fields = [code.address(entry), len(kinds), launch.units, launch.scratch_bytes]
-    fields += [_mode(launch), pool_address(), *kinds, *values]
+    fields += [_mode(launch), pool_address(), id(None), id(OverflowError), *kinds, *values]
     assert len(fields) == HEADER + 2 * len(kinds)
     record = np.array(fields, np.int64).view(_Record)
     record.code = code
-    launcher: Launcher = builtin(record)
+    launcher: Launcher = path.builtin(record)
     return launcher

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from minijit.graph.locks import process_lock
@@ -12,9 +13,9 @@ from minijit.graph.locks import process_lock
 __all__ = [
     "MATH_LIBRARY",
     "Code",
+    "compile_assembly",
     "compiler_lock",
     "load_object",
-    "load_text",
     "processor",
     "target_machine",
 ]
@@ -109,8 +110,12 @@ def _engine(module: Any) -> Any:
     return llvm.create_mcjit_compiler(module, target_machine(2))
 
 
-def load_object(code: bytes) -> Code:
+def load_object(code: bytes, symbols: Mapping[str, int] | None = None) -> Code:
     """Load relocatable object code; the caller vouches for what follows its first bytes.
+
+    Args:
+        code: An object file.
+        symbols: Addresses of functions that it calls, beside those of the mathematical library.
 
     Raises:
         RuntimeError: the bytes are no object file of this system.
@@ -123,18 +128,19 @@ def load_object(code: bytes) -> Code:
 
     with compiler_lock:
         _target()
+        for name, address in (symbols or {}).items():
+            llvm.add_symbol(name, address)
         engine = _engine(llvm.parse_assembly(""))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
     return Code(engine)
 
 
-def load_text(text: str) -> Code:
-    """Compile LLVM assembly and load it."""
+def compile_assembly(text: str) -> bytes:
+    """Compile LLVM assembly to relocatable object code."""
     import llvmlite.binding as llvm
 
     with compiler_lock:
-        _target()
-        engine = _engine(llvm.parse_assembly(text))
-        engine.finalize_object()
-    return Code(engine)
+        machine = target_machine(2)
+        code: bytes = machine.emit_object(llvm.parse_assembly(text))
+    return code

@@ -1,10 +1,12 @@
 """The launch path in machine code: a builtin that unpacks arrays and runs units on threads.
 
-It is LLVM assembly, compiled once a process by llvmlite: no Python runs between the call and the
-kernel, and threads never need the interpreter's lock. Layouts of the three records it reads:
+It is LLVM assembly that llvmlite compiles, and that is kept on disk as kernels are: no Python runs
+between the call and the kernel, and threads never need the interpreter's lock. Layouts of the three
+records it reads:
 
-- a launch (int64 array): entry, number of arguments, units, scratch bytes, mode, pool, then the
-  kind of each argument (:class:`Kind`), then the value of each, of which only sizes have one;
+- a launch (int64 array): entry, number of arguments, units, scratch bytes, mode, the addresses of
+  the pool, of None and of OverflowError, then the kind of each argument (:class:`Kind`), then the
+  value of each, of which only sizes have one;
 - the pool (int64 array): :class:`Slot`;
 - tuples and NumPy arrays: the offset of the first item and of the data pointer, both verified.
 """
@@ -16,19 +18,30 @@ import enum
 import functools
 import string
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from minijit.backends.base import Binary, Build, Support
 from minijit.backends.cpu import assembly
-from minijit.backends.cpu.loader import Code, load_text
+from minijit.backends.cpu.loader import compile_assembly, load_object
+from minijit.graph.interrupts import uninterrupted
 from minijit.graph.locks import process_lock
 
-__all__ = ["HEADER", "THREADS_SUPPORTED", "Kind", "Mode", "Slot", "builtin", "native_code"]
+__all__ = [
+    "HEADER",
+    "THREADS_SUPPORTED",
+    "Kind",
+    "LaunchPath",
+    "Mode",
+    "Slot",
+    "launch_path",
+]
 
 THREADS_SUPPORTED = sys.platform == "linux"
 """Whether kernels run on several threads: the pool is written for Linux (unnamed semaphores)."""
-HEADER = 6
+HEADER = 8
 """Number of fields of a launch record before the argument kinds."""
 _lock = process_lock()
 
@@ -102,22 +115,18 @@ class Slot(enum.IntEnum):
     SIZE = 64
 
 
-def _python(name: str) -> str:
-    return _constant(getattr(ctypes.pythonapi, name))
-
-
 @functools.cache
-def _process() -> ctypes.CDLL:
-    return ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
-
-
-def _libc(name: str) -> str:
-    return _constant(getattr(_process(), name))
-
-
-def _constant(function: Any) -> str:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    return f"inttoptr (i64 {address} to ptr)"
+def _symbols() -> dict[str, int]:
+    """Return the address of every function that the launch path calls."""
+    process = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    functions = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON_FUNCTIONS}
+    functions |= {name: getattr(process, name) for name in ("malloc", "free")}
+    if THREADS_SUPPORTED:
+        functions |= {name: getattr(process, name) for name in _THREAD_FUNCTIONS}
+    return {
+        name: ctypes.cast(function, ctypes.c_void_p).value or 0
+        for name, function in functions.items()
+    }
 
 
 def _offsets() -> tuple[int, int]:
@@ -136,20 +145,22 @@ def _offsets() -> tuple[int, int]:
 
 
 @functools.cache
-def _native_code() -> Code:
+def _source() -> Support:
+    """Return the source of the launch path, the same in all processes of one interpreter.
+
+    Raises:
+        RuntimeError: this interpreter or NumPy lays objects out in an unknown way.
+    """
     item, data = _offsets()
-    fields: dict[str, Any] = {name: _python(name) for name in _PYTHON_FUNCTIONS}
-    fields["none"] = f"inttoptr (i64 {id(None)} to ptr)"
-    fields["OverflowError"] = f"inttoptr (i64 {id(OverflowError)} to ptr)"
-    fields |= {"item": item, "data": data, "header": HEADER, "SIZE_KIND": int(Kind.SIZE)}
-    fields |= {name: _libc(name) for name in ("malloc", "free")}
-    pool = assembly.NO_POOL
-    if THREADS_SUPPORTED:
-        fields |= {slot.name: int(slot) for slot in Slot}
-        fields |= {name: _libc(name) for name in _THREAD_FUNCTIONS}
-        pool = assembly.POOL
-    text = assembly.ALONE + pool + assembly.LAUNCH
-    return load_text(string.Template(text).substitute(fields))
+    fields = {"item": item, "data": data, "header": HEADER, "SIZE_KIND": int(Kind.SIZE)}
+    fields |= {slot.name: int(slot) for slot in Slot}
+    pool = assembly.POOL if THREADS_SUPPORTED else assembly.NO_POOL
+    text = string.Template(assembly.ALONE + pool + assembly.LAUNCH).substitute(fields)
+
+    def compile() -> Binary:
+        return Binary(uninterrupted(partial(compile_assembly, text)), "launch", {})
+
+    return Support("launch_path", text, compile)
 
 
 class _MethodDef(ctypes.Structure):
@@ -161,26 +172,35 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def native_code() -> Code:
-    """Return the compiled launch path of this process."""
-    # A second one, made by a thread at the same time, would be unloaded with its address in use.
-    with _lock:
-        return _native_code()
+class LaunchPath:
+    """The launch path, loaded."""
+
+    def __init__(self, binary: Binary) -> None:
+        """Load its machine code."""
+        self._code = load_object(binary.code, _symbols())
+        takes_one_argument = 0x0008  # METH_O
+        address = self._code.address(binary.entry)
+        self._definition = _MethodDef(b"launch", address, takes_one_argument, b"Run one kernel.")
+        self._create = ctypes.PYFUNCTYPE(
+            ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+        )(("PyCFunction_NewEx", ctypes.pythonapi))
+
+    def builtin(self, record: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+        """Return the builtin function that runs a launch record, which it keeps alive."""
+        return self._create(ctypes.addressof(self._definition), record, None)
 
 
-@functools.cache
-def _method() -> tuple[Any, Any]:
-    takes_one_argument = 0x0008  # METH_O
-    address = native_code().address("launch")
-    definition = _MethodDef(b"launch", address, takes_one_argument, b"Run one kernel.")
-    create = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    )(("PyCFunction_NewEx", ctypes.pythonapi))
-    return definition, create
+# For ever: threads of the pool run its code.
+_loaded: dict[Support, LaunchPath] = {}
 
 
-def builtin(record: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
-    """Return the builtin function that runs a launch record, which it keeps alive."""
-    with _lock:
-        definition, create = _method()
-    return create(ctypes.addressof(definition), record, None)
+def launch_path(build: Build | None = None) -> LaunchPath:
+    """Return the launch path of this process; ``build`` has its machine code, if it is given."""
+    source = _source()
+    if source not in _loaded:
+        binary = source.compile() if build is None else build(source)
+        # A second one, made by a thread at the same time, must not replace the first.
+        with _lock:
+            if source not in _loaded:
+                _loaded[source] = LaunchPath(binary)
+    return _loaded[source]

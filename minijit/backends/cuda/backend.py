@@ -133,7 +133,7 @@ class CudaBackend:
         Buffers that are not aligned to 16 bytes (views) are served by a second kernel without
         128-bit accesses, which is compiled when the first such call comes.
         """
-        build = build or self.compile
+        built: Callable[[KernelSource], Binary] = build or self.compile
         launch: CudaLaunch = source.launch
         work = binary.resources["work"]
         if work != launch.work:
@@ -145,7 +145,7 @@ class CudaBackend:
             with self._lock:
                 if not scalar:
                     _, plain = self.variants(source)
-                    scalar.append(self.load(plain, build(plain), build))
+                    scalar.append(self.load(plain, built(plain), build))
             scalar[0](arguments)
 
         return _launcher(source.kernel, launch, run, self.device.pointer, unaligned)
