@@ -42,18 +42,22 @@ PURE = {"__future__", "collections", "dataclasses", "enum", "functools", "hashli
 PURE |= {"math", "struct", "types", "typing"}
 KERNEL_IMPORTS = PURE | {"llvmlite", "minijit.kernels", "numba", "numpy"}
 
-# `import minijit` must load none of these, so they are imported where they are used; the modules
-# of a target import Numba at their top, so a backend is imported where it is first asked for.
+# `import minijit`, and a start with kernels from the disk, must load none of these, or not before the
+# first call: they are imported where they are used. The modules of a target import Numba at their
+# top, so a backend is imported where it is first asked for.
 LAZY = {
     "cuda",
     "cupy",
     "cupy_backends",
+    "importlib.metadata",
     "llvmlite",
+    "logging",
     "minijit.backends.cpu",
     "minijit.backends.cuda",
     "minijit.kernels",
     "networkx",
     "numba",
+    "platformdirs",
 }
 # What can run code that is no part of the program, and the only files that may.
 DANGEROUS_MODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve", "subprocess", "yaml"}

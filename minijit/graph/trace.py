@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def abstractify(value: Any) -> ShapedArray:
         if weak.kind == "i" and not -(2**63) <= value < 2**63:
             raise OverflowError(f"the Python integer {value} is out of bounds for int64")
         return ShapedArray((), weak, weak_type=weak.kind != "b")
-    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
+    if isinstance(value, np.matrix) or _is_masked(value):
         raise TypeError(
             f"a {type(value).__name__} has rules of its own, which minijit does not follow: pass "
             f"plain arrays (x.filled(...) and the mask, np.asarray(x))"
@@ -67,6 +68,11 @@ def abstractify(value: Any) -> ShapedArray:
         f"a value of type {type(value).__name__!r} is not an array{here()}: pass arrays, "
         "scalars and nested containers of them, and mark everything else static (static_argnames)"
     )
+
+
+def _is_masked(value: Any) -> bool:
+    # NumPy imports its masked arrays when they are first named; until then there are none.
+    return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray)
 
 
 class Trace:

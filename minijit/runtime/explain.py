@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 import warnings
 import weakref
@@ -23,7 +22,6 @@ from minijit.runtime.words import arguments_text
 
 __all__ = ["History", "Miss", "report_environment"]
 
-_log = logging.getLogger("minijit")
 _KEPT = 64
 """How many misses a function remembers; all are counted."""
 _EVICTED_KEPT = 1024
@@ -207,7 +205,7 @@ class History:
         emit("miss", function=function, changes=changes)
         if config.explain_cache_misses:
             how = "traced anew" if miss.traced else "compiled for another memory layout"
-            _log.warning("%s is %s: %s", function, how, "; ".join(changes))
+            _log("%s is %s: %s", function, how, "; ".join(changes))
 
     @contextmanager
     def compiling(self, function: str, signature: Signature) -> Iterator[None]:
@@ -226,9 +224,7 @@ class History:
         emit("program", function=function, seconds=seconds)
         if config.log_compiles:
             types = ", ".join(map(str, signature.avals))
-            _log.warning(
-                "compiled %s(%s) for %s in %.3f s", function, types, signature.device, seconds
-            )
+            _log("compiled %s(%s) for %s in %.3f s", function, types, signature.device, seconds)
 
 
 def report_environment(differing: Mapping[str, tuple[object, object]]) -> None:
@@ -245,6 +241,12 @@ def report_environment(differing: Mapping[str, tuple[object, object]]) -> None:
             for what, (before, after) in differing.items()
             if what not in known
         ]
+
+
+def _log(text: str, *values: object) -> None:
+    import logging  # where it is asked for: every warm start would pay for it
+
+    logging.getLogger("minijit").warning(text, *values)
 
 
 def _milestone(count: int) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import sys
-import sysconfig
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from types import CellType, FunctionType, ModuleType
@@ -24,9 +24,7 @@ from minijit.runtime.signature import Read, plain_key
 __all__ = ["UNDEFINED", "Surroundings", "surroundings"]
 
 _MINIJIT = f"{Path(__file__).resolve().parent.parent}/"
-_STANDARD = tuple(
-    f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib")
-)
+_STANDARD = f"{Path(os.__file__).resolve().parent}/"
 _ARRAYS = ("numpy", "cupy")
 _INSTALLED = ("/site-packages/", "/dist-packages/", "<frozen ")
 

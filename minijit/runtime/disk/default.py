@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import os
 
-import platformdirs
-
 from minijit.graph.config import config
 from minijit.runtime.disk.notice import warn_once
 from minijit.runtime.disk.store import Policy, Store
@@ -36,8 +34,7 @@ def default_store() -> Store | None:
 
 @functools.lru_cache(maxsize=16)
 def _store(folder: str, policy: Policy) -> Store | None:
-    folder = folder or platformdirs.user_cache_dir("minijit", appauthor=False)
-    folder = os.path.expanduser(folder)
+    folder = os.path.expanduser(folder or _user_folder())
     if folder.startswith("~"):
         warn_once(
             "home",
@@ -46,3 +43,9 @@ def _store(folder: str, policy: Policy) -> Store | None:
         )
         return None
     return Store(folder, policy)
+
+
+def _user_folder() -> str:
+    import platformdirs  # where no folder is named
+
+    return platformdirs.user_cache_dir("minijit", appauthor=False)

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from minijit.graph.config import config
@@ -205,7 +206,7 @@ def test_options_name_the_store(tmp_path: Path) -> None:
 def test_the_users_cache_folder_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(default.platformdirs, "user_cache_dir", lambda *_, **__: str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_, **__: str(tmp_path))
     default._store.cache_clear()
     with config.override(compilation_cache="rw", compilation_cache_dir=""):
         store = default_store()
@@ -215,7 +216,7 @@ def test_the_users_cache_folder_is_the_default(
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default.platformdirs, "user_cache_dir", lambda *_, **__: "~/.cache/x")
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_, **__: "~/.cache/x")
     monkeypatch.setattr(default.os.path, "expanduser", lambda path: path)
     default._store.cache_clear()
     with config.override(compilation_cache="rw", compilation_cache_dir=""):
