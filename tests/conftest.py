@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from minijit.graph import events
 from minijit.graph.config import config
 from minijit.graph.tree import flatten, unflatten
 from minijit.tools.machine import find_driver
+from tests.sampling import DEEP
 
 _ALIGNMENT = 16  # of the widest access
 
@@ -88,10 +89,40 @@ class Device:
         return unflatten(treedef, [x.get() if hasattr(x, "get") else np.asarray(x) for x in leaves])
 
 
-_DEVICES = ["cpu", "cuda-emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+_DEVICES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
+    "cpu": (),
+    "cuda-emulated": (),
+    "cuda": (pytest.mark.gpu,),
+}
 
 
-@pytest.fixture(params=_DEVICES)
+def on_each_device(
+    name: str, cases: Iterable[Any], emulated: Iterable[Any], ids: Callable[[Any], str] = str
+) -> pytest.MarkDecorator:
+    """Parametrize a test by ``device`` and a case, most of which the emulated device leaves out.
+
+    It compiles as slowly as a GPU does, and runs more slowly; ``MINIJIT_TEST_DEEP=1`` gives it
+    every case as well.
+
+    Args:
+        name: Of the argument that takes the case.
+        cases: All of them.
+        emulated: Those for the emulated device.
+        ids: What a case is called.
+    """
+    every, few = list(cases), list(emulated)
+    return pytest.mark.parametrize(
+        ("device", name),
+        [
+            pytest.param(device, case, marks=marks, id=f"{device}-{ids(case)}")
+            for device, marks in _DEVICES.items()
+            for case in (few if device == "cuda-emulated" and not DEEP else every)
+        ],
+        indirect=["device"],
+    )
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in _DEVICES.items()])
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Each device in turn, as the one on which everything runs."""
     with default_device(request.param):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cuda_checks import ARCHITECTURES, check, compiled, digest, recorded
 from tests.documents import ROOT
+from tests.sampling import DEEP, paired
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("[!_]*.py"))
 
@@ -41,12 +42,13 @@ def _no_timing(calls: dict[str, object], seconds: float) -> dict[str, float]:
 
 
 def digests(examples: tuple[str, ...]) -> list[str]:
-    """Digests of all cubins of examples, for every architecture."""
+    """Digests of the cubins of examples."""
     with recorded() as kernels:
         for example in examples:
             run_example(example, "--quick")
     return [
-        digest(compiled(kernel, cc).binary) for kernel in kernels.values() for cc in ARCHITECTURES
+        digest(compiled(kernel, cc).binary)
+        for kernel, cc in paired(kernels.values(), ARCHITECTURES)
     ]
 
 
@@ -54,15 +56,15 @@ def digests(examples: tuple[str, ...]) -> list[str]:
 def test_kernels_of_example(example: str) -> None:
     with recorded() as kernels:
         run_example(example)
-        run_example(example, "--quick")
+        if DEEP:  # the same kernels for smaller arrays
+            run_example(example, "--quick")
     assert kernels
-    for kernel in kernels.values():
-        for cc in ARCHITECTURES:
-            check(kernel, cc)
+    for kernel, cc in paired(kernels.values(), ARCHITECTURES):
+        check(kernel, cc)
 
 
 def test_cubins_are_the_same_bytes_in_two_processes() -> None:
-    examples = ("black_scholes", "gelu", "layernorm", "pitfalls_static_arguments", "softmax")
+    examples = ("gelu", "layernorm", "pitfalls_static_arguments", "softmax")
     program = (
         "import json\nfrom tests.test_examples_cuda import digests\n"
         f"print(json.dumps(digests({examples!r})))"
@@ -79,5 +81,5 @@ def test_cubins_are_the_same_bytes_in_two_processes() -> None:
         for seed in ("1", "2")
     ]
     first, second = map(json.loads, outputs)
-    assert len(first) >= 2 * len(examples)
+    assert len(first) > len(examples)
     assert first == second

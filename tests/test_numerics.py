@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -15,9 +16,10 @@ import minijit.numpy as jnp
 from minijit.graph.config import config
 from minijit.graph.primitive import Primitive
 from minijit.graph.trace import bind
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.ops.samples import (
     DTYPES,
+    Signature,
     assert_agrees,
     assert_same,
     elementwise_primitives,
@@ -25,6 +27,7 @@ from tests.ops.samples import (
     samples,
     signatures,
 )
+from tests.sampling import paired, sampled
 
 RNG = np.random.default_rng(0)
 
@@ -36,9 +39,20 @@ def _quiet() -> Any:
         yield
 
 
-def all_signatures(device: Device, primitive: Primitive) -> None:
+PRIMITIVES = elementwise_primitives()
+
+
+def chosen_signatures(device: Device, primitive: Primitive) -> list[Signature]:
+    """All dtypes of a primitive; every sixth on the emulated device, other ones for the next."""
+    every = signatures(primitive)
+    few = device.name == "cuda-emulated"
+    return sampled(every, 6, PRIMITIVES.index(primitive)) if few else every
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_every_elementwise_primitive(device: Device, primitive: Primitive) -> None:
     """Compute all dtypes of a primitive in one program; equal lengths make them one kernel."""
-    chosen = signatures(primitive)
+    chosen = chosen_signatures(device, primitive)
     operands = [samples(primitive, signature) for signature in chosen]
     length = max(len(columns[0]) for columns in operands)
     operands = [[np.resize(column, length) for column in columns] for columns in operands]
@@ -53,9 +67,14 @@ def all_signatures(device: Device, primitive: Primitive) -> None:
         assert_agrees(primitive, result, want, columns)
 
 
-@pytest.mark.parametrize("primitive", elementwise_primitives(), ids=str)
-def test_every_elementwise_primitive(device: Device, primitive: Primitive) -> None:
-    all_signatures(device, primitive)
+def test_the_sample_has_every_dtype() -> None:
+    taken = {
+        dtype
+        for primitive in PRIMITIVES
+        for signature in chosen_signatures(Device("cuda-emulated"), primitive)
+        for dtype in signature
+    }
+    assert taken == set(DTYPES)
 
 
 @pytest.mark.parametrize("source", DTYPES, ids=str)
@@ -86,11 +105,17 @@ def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -
     x = RNG.integers(-2 if dtype.kind in "if" else 0, 3, (4, 6, 37)).astype(dtype)
     x[2, 3, :9] = 1
 
+    # The kernels of an axis serve all reductions: the emulated device takes other axes by dtype.
+    few = device.name == "cuda-emulated"
+    axes = sampled(AXES, 5, DTYPES.index(dtype)) if few else AXES
+
     def apply(x: Any) -> dict[str, Any]:
         results = {}
         for name, reduce in REDUCTIONS.items():
-            for axis in COMPOSED_AXES if name in ("mean", "var") else AXES:
-                if name.startswith("arg") and isinstance(axis, tuple):
+            for axis in axes:
+                if axis not in COMPOSED_AXES and name in ("mean", "var"):
+                    continue
+                if isinstance(axis, tuple) and name.startswith("arg"):
                     continue
                 for keepdims in (False, True) if axis == -1 else (False,):
                     results[f"{name} {axis} {keepdims}"] = reduce(x, axis, keepdims)
@@ -144,11 +169,15 @@ def test_empty_arrays(device: Device, shape: tuple[int, ...]) -> None:
             minijit.jit(lambda x, name=name: getattr(x, name)())(device.put(x))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("shape", [(300_000,), (3, 100_000), (20_000, 3), (64, 4097)])
+LONG = [(300_000,), (3, 100_000), (20_000, 3), (64, 4097)]
+SUMMED = ("float32", "float16")
+
+
+@on_each_device("case", itertools.product(LONG, SUMMED), emulated=paired(LONG, SUMMED))
 def test_sums_are_no_less_accurate_than_pairwise(
-    device: Device, dtype: str, shape: tuple[int, ...]
+    device: Device, case: tuple[tuple[int, ...], str]
 ) -> None:
+    shape, dtype = case
     scale = 1.0 if dtype == "float32" else 0.05
     x = (np.random.default_rng(7).uniform(0.1, 1, shape) * scale).astype(dtype)
     got = device.get(minijit.jit(lambda x: (x.sum(), x.sum(-1), x.sum(0)))(device.put(x)))
@@ -165,7 +194,9 @@ def mixed(x: Any, y: Any) -> list[Any]:
     return [e, e.sum(-1), e.sum(0), e.sum(), (x * y).max(0), x.argmin(), (e / e.sum(-1)[:, None])]
 
 
-@pytest.mark.parametrize("shape", [(700, 500), (3, 200_000), (100_000, 3)])
+@on_each_device(
+    "shape", [(700, 500), (3, 200_000), (100_000, 3)], emulated=[(70, 500), (3, 20_000)]
+)
 def test_results_do_not_depend_on_the_number_of_threads(
     device: Device, shape: tuple[int, ...]
 ) -> None:
@@ -238,7 +269,7 @@ def everything(x: Any, y: Any) -> list[Any]:
     return [*rows, x.T + y.T, x[1:] - y[:-1], x.reshape(3, 18) * 2, np.concatenate([x, y], 1)]
 
 
-@pytest.mark.parametrize("first", LAYOUTS)
+@on_each_device("first", LAYOUTS, emulated=["transposed", "last-axis-strided", "broadcast-rows"])
 def test_layouts(device: Device, first: str) -> None:
     """Operands of two layouts each, all through one traced program."""
     base = np.arange(3 * 6 * 9, dtype=np.float32).reshape(3, 6, 9) % 23
@@ -274,7 +305,10 @@ def test_broadcasting(device: Device) -> None:
             np.testing.assert_array_equal(result, want)
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 33, 255, 257, 1025, 4096, 65_537, 300_003])
+LENGTHS = (1, 2, 31, 33, 255, 257, 1025, 4096, 65_537, 300_003)
+
+
+@on_each_device("n", LENGTHS, emulated=[1, 33, 257, 4096, 300_003])
 def test_lengths_around_the_sizes_of_blocks(device: Device, n: int) -> None:
     x = (np.arange(n) % 97).astype(np.int32)
     f = minijit.jit(lambda v: (v * 2 - 1, v.sum(), v.max(), v.argmax(), v[-1], v[::-1]))
@@ -283,7 +317,7 @@ def test_lengths_around_the_sizes_of_blocks(device: Device, n: int) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("n", [1, 7, 255, 1341])
+@on_each_device("n", [1, 7, 255, 1341], emulated=[7, 1341])
 def test_every_element_of_mixed_widths_is_written(device: Device, n: int) -> None:
     """Narrow and wide elements side by side: vectors of the one, single elements of the other."""
     counts = np.arange(n) % 100 + 1

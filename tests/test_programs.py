@@ -12,7 +12,7 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.transforms.random_programs import assert_equal, random_program
 
 RNG = np.random.default_rng(3)
@@ -20,7 +20,10 @@ X = RNG.standard_normal((37, 65)).astype(np.float32)
 V = RNG.uniform(0.5, 2, 65).astype(np.float32)
 
 
-@pytest.mark.parametrize("seed", range(7000, 7036, 6))
+SEEDS = range(7000, 7036, 6)
+
+
+@on_each_device("seed", SEEDS, emulated=SEEDS[::3])
 def test_random_programs(device: Device, seed: int) -> None:
     for number in range(seed, seed + 6):
         function, args = random_program(number, 6 + number % 14)
@@ -31,7 +34,7 @@ def test_random_programs(device: Device, seed: int) -> None:
         assert_equal(device.get(f(*map(device.put, args))), want)
 
 
-@pytest.mark.parametrize("seed", [7100, 7101, 7102])
+@on_each_device("seed", [7100, 7101, 7102], emulated=[7102])
 def test_random_programs_on_other_strides(device: Device, seed: int) -> None:
     function, args = random_program(seed, 10)
     f = minijit.jit(function)
@@ -129,9 +132,10 @@ def test_softmax_over_any_axis(device: Device, axis: Any) -> None:
     np.testing.assert_allclose(got, function(cube), rtol=1e-5, atol=1e-7)
 
 
-def test_a_chain_of_a_thousand_steps(device: Device, counts: Counter[str]) -> None:
+@on_each_device("steps", [1000], emulated=[200])
+def test_a_long_chain(device: Device, counts: Counter[str], steps: int) -> None:
     def chain(x: Any) -> Any:
-        for k in range(500):
+        for k in range(steps // 2):
             x = x * np.float32(0.999) + np.float32((k % 3) * 0.001)
         return x
 
@@ -139,8 +143,9 @@ def test_a_chain_of_a_thousand_steps(device: Device, counts: Counter[str]) -> No
     assert counts["launch"] == 1
 
 
-def test_a_hundred_arguments(device: Device, counts: Counter[str]) -> None:
-    xs = [np.full(50, k, np.float32) for k in range(100)]
+@on_each_device("number", [100], emulated=[50])
+def test_many_arguments(device: Device, counts: Counter[str], number: int) -> None:
+    xs = [np.full(50, k, np.float32) for k in range(number)]
 
     def weighted(*xs: Any) -> Any:
         return sum(x * (k + 1) for k, x in enumerate(xs))
@@ -149,32 +154,35 @@ def test_a_hundred_arguments(device: Device, counts: Counter[str]) -> None:
         device.get(minijit.jit(weighted)(*map(device.put, xs))), weighted(*xs)
     )
     # Each kernel reads what the one before has added up, and writes a sum.
-    assert counts["launch"] == math.ceil(99 / (device.most_buffers - 2))
+    assert counts["launch"] == math.ceil((number - 1) / (device.most_buffers - 2))
 
 
-def test_a_value_read_two_hundred_times(device: Device, counts: Counter[str]) -> None:
+@on_each_device("times", [200], emulated=[50])
+def test_a_value_read_many_times(device: Device, counts: Counter[str], times: int) -> None:
     def wide(x: Any) -> Any:
         y = x * 2
-        return sum(y * k for k in range(200)) + y.max()
+        return sum(y * k for k in range(times)) + y.max()
 
     x = np.arange(33, dtype=np.float32)
     np.testing.assert_array_equal(device.get(minijit.jit(wide)(device.put(x))), wide(x))
     assert counts["launch"] == 1
 
 
-def test_sixty_results(device: Device, counts: Counter[str]) -> None:
+@on_each_device("number", [60], emulated=[50])
+def test_many_results(device: Device, counts: Counter[str], number: int) -> None:
     def many(x: Any) -> list[Any]:
-        return [x * k + x.sum() for k in range(60)]
+        return [x * k + x.sum() for k in range(number)]
 
     x = np.arange(40, dtype=np.float32)
     assert_equal(device.get(minijit.jit(many)(device.put(x))), many(x))
-    assert counts["launch"] == math.ceil(60 / (device.most_buffers - 1))
+    assert counts["launch"] == math.ceil(number / (device.most_buffers - 1))
 
 
-def test_five_hundred_leaves(device: Device) -> None:
+@on_each_device("layers", [250], emulated=[12])
+def test_many_leaves(device: Device, layers: int) -> None:
     tree = {
         f"layer{k}": (device.put(np.full(3, k, np.float32)), {"b": np.float32(k)})
-        for k in range(250)
+        for k in range(layers)
     }
 
     def scaled(tree: Any) -> Any:
@@ -182,7 +190,7 @@ def test_five_hundred_leaves(device: Device) -> None:
 
     got = device.get(minijit.jit(scaled)(tree))
     assert list(got) == list(tree)
-    for k in (0, 9, 10, 99, 249):
+    for k in (0, 9, 10, layers - 1):
         np.testing.assert_array_equal(got[f"layer{k}"][0], np.full(3, 2 * k))
         np.testing.assert_array_equal(got[f"layer{k}"][1]["twice"], np.full(3, 2 * k))
 

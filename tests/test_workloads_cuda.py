@@ -9,6 +9,7 @@ import minijit
 from minijit.lowering.kernel_ir import Kernel
 from minijit.tools.workloads import ROW_SWEEP, WORKLOADS, Workload
 from tests.cuda_checks import ARCHITECTURES, check, recorded
+from tests.sampling import paired
 
 
 def kernels_of(workload: Workload) -> list[Kernel]:
@@ -18,10 +19,13 @@ def kernels_of(workload: Workload) -> list[Kernel]:
     return list(kernels.values())
 
 
-@pytest.mark.parametrize("workload", [*WORKLOADS, *ROW_SWEEP], ids=lambda workload: workload.name)
+ALL = (*WORKLOADS, *ROW_SWEEP)
+
+
+@pytest.mark.parametrize("workload", ALL, ids=lambda workload: workload.name)
 def test_kernels_of_workload(workload: Workload) -> None:
     kernels = kernels_of(workload)
     assert kernels
-    for kernel in kernels:
-        for cc in ARCHITECTURES:
-            check(kernel, cc)
+    first = ALL.index(workload)
+    for kernel, cc in paired(kernels, ARCHITECTURES, first):
+        check(kernel, cc)

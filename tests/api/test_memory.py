@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import types
@@ -15,9 +14,10 @@ import pytest
 import minijit
 from minijit.graph.config import config
 from tests.conftest import Device
+from tests.sampling import DEEP
 
 MEBI = 2**20
-SHAPES = 10_000 if os.environ.get("MINIJIT_TEST_DEEP") else 2_500
+SHAPES = 10_000 if DEEP else 2_500
 
 MANY_SHAPES = """
 import os, sys

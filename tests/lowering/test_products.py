@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,9 @@ from minijit.lowering.kernel_ir import (
 from minijit.lowering.lower import lower_group
 from minijit.lowering.partition import Group, partition
 from minijit.runtime.pipeline import optimize
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.lowering.interpret import FEW_ROWS, run_program
+from tests.sampling import paired
 from tests.transforms.random_programs import trace
 
 RANDOM = np.random.default_rng(5)
@@ -219,7 +221,33 @@ def tolerance(dtype: np.dtype[Any]) -> float:
     return {2: 4e-3, 4: 3e-6, 8: 1e-14}.get(dtype.itemsize, 0) if dtype.kind == "f" else 0
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# The emulated device takes one program of each kind, the CPU all.
+KINDS = (
+    "many rows",
+    "one value a row",
+    "vector",
+    "rows of two axes",
+    "half",
+    "strided",
+    "not finite",
+    "no steps",
+    "turned",
+    "columns from the left",
+    "einsum",
+    "scaled",
+    "read out a column",
+    "fed more",
+    "lstm",
+    "gru",
+    "normalised",
+    "total",
+    "power iteration",
+    "nested",
+    "chosen",
+)
+
+
+@on_each_device("name", PROGRAMS, emulated=KINDS)
 def test_loops_that_multiply_are_kernels(name: str, device: Device) -> None:
     function, args = PROGRAMS[name]
     jitted = minijit.jit(lambda *values: function(*values))
@@ -252,11 +280,15 @@ def test_interpreter(name: str) -> None:
 SHAPES = [tuple(map(int, RANDOM.integers(1, 40, 4))) for _ in range(6)]
 
 
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("shape", [*SHAPES, (1, 2, 1, 1), (3, 64, 1, 33)], ids=str)
+SHAPES += [(1, 2, 1, 1), (3, 64, 1, 33)]
+FLOATS = (F32, F64)
+
+
+@on_each_device("case", itertools.product(SHAPES, FLOATS), emulated=paired(SHAPES, FLOATS))
 def test_no_less_accurate_than_numpy(
-    shape: tuple[int, int, int, int], dtype: np.dtype[Any], device: Device
+    case: tuple[tuple[int, int, int, int], np.dtype[Any]], device: Device
 ) -> None:
+    shape, dtype = case
     rows, size, length, inputs = shape
     args = [
         draw(*s, dtype=dtype)

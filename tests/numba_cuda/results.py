@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata, util
 from pathlib import Path
 
+from tests.sampling import DEEP
+
 __all__ = ["KNOWN", "Known", "installed", "run"]
 
 _HERE = Path(__file__).parent
@@ -25,7 +27,7 @@ KNOWN = _HERE / "known.toml"
 _FOLDERS = ("core", "cudadrv", "cudapy", "cudasim", "doc_examples", "nocuda", "nrt")
 # Modules are put together into processes that take about so many seconds.
 _SECONDS = 20
-_QUICK = 0.4
+_QUICK = 0.22
 """Seconds for each test of a module that is always run."""
 
 
@@ -40,6 +42,7 @@ class Known:
         seconds: By module, how long it took.
         failing: By test, the short name of the reason.
         slow: By module, why it takes so long that only this script runs it.
+        chance: By test, why it passes or fails by chance; it is not run.
     """
 
     versions: Mapping[str, str]
@@ -48,6 +51,7 @@ class Known:
     seconds: Mapping[str, float]
     failing: Mapping[str, str]
     slow: Mapping[str, str]
+    chance: Mapping[str, str]
 
     @property
     def batches(self) -> list[tuple[str, ...]]:
@@ -55,12 +59,11 @@ class Known:
 
         ``MINIJIT_TEST_DEEP=1`` adds those that take long for each of their tests.
         """
-        deep = bool(os.environ.get("MINIJIT_TEST_DEEP"))
         return _packed(
             {
                 name: seconds
                 for name, seconds in self.seconds.items()
-                if name not in self.slow and (deep or seconds <= _QUICK * self.passes[name])
+                if name not in self.slow and (DEEP or seconds <= _QUICK * self.passes[name])
             }
         )
 
@@ -72,7 +75,7 @@ class Known:
         return Known(
             data["versions"], data["reasons"], {name: row[0] for name, row in modules.items()},
             {name: row[1] for name, row in modules.items()}, data["failing"],
-            data["slow"],
+            data["slow"], data["chance"],
         )  # fmt: skip
 
 
@@ -102,8 +105,14 @@ def suite() -> Path:
     return Path(next(iter(spec.submodule_search_locations)), "numba", "cuda", "tests")
 
 
-def run(modules: Iterable[str], capability: str = "9.0") -> tuple[dict[str, str], str]:
-    """Run modules in a process of their own; return the outcome of each test, and what it said."""
+def run(
+    modules: Iterable[str], capability: str = "9.0", without: Iterable[str] = ()
+) -> tuple[dict[str, str], str]:
+    """Run modules in a process of their own, without some tests.
+
+    Returns:
+        The outcome of each test, and what was printed.
+    """
     folder = suite()
     with tempfile.TemporaryDirectory() as place:
         outcomes = Path(place, "outcomes")
@@ -111,6 +120,7 @@ def run(modules: Iterable[str], capability: str = "9.0") -> tuple[dict[str, str]
             sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={folder}", "-q",
             "-p", "tests.numba_cuda.collect", "-p", "no:cacheprovider", "--tb=short",
             "--import-mode=importlib", f"--outcomes={outcomes}",
+            *(f"--deselect={name}" for name in without),
             *(str(folder / f"{name}.py") for name in modules),
         ]  # fmt: skip
         paths = os.pathsep.join(map(str, (_HERE / "preload", _ROOT)))
@@ -132,12 +142,12 @@ def _all_modules() -> list[str]:
 
 def main(names: Sequence[str]) -> None:
     """Run modules, all of them unless named, and bring the list up to date; reasons stay."""
-    before = Known.load() if KNOWN.exists() else Known({}, {}, {}, {}, {}, {})
+    before = Known.load() if KNOWN.exists() else Known({}, {}, {}, {}, {}, {}, {})
     rows = {name: (before.passes[name], before.seconds[name]) for name in before.passes}
     failing = dict(before.failing)
     for name in names or _all_modules():
         start = time.perf_counter()
-        outcomes, text = run([name])
+        outcomes, text = run([name], without=before.chance)
         seconds = round(time.perf_counter() - start, 1)
         passed = sum(outcome == "passed" for outcome in outcomes.values())
         rows[name] = passed, seconds
@@ -153,6 +163,7 @@ def main(names: Sequence[str]) -> None:
         *(f'{name} = "{reason}"' for name, reason in before.reasons.items()), "", "[failing]",
         *(f'"{test}" = "{failing[test]}"' for test in sorted(failing)), "",
         "[slow]", *(f'"{name}" = "{why}"' for name, why in before.slow.items()), "",
+        "[chance]", *(f'"{name}" = "{why}"' for name, why in before.chance.items()), "",
         "# Tests that pass, and seconds.", "[modules]",
         *(f'"{name}" = {list(rows[name])}' for name in sorted(rows)),
     ]  # fmt: skip

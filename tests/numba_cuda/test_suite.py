@@ -42,7 +42,7 @@ def test_some_modules_on_other_architectures(capability: str) -> None:
 
 
 def check(modules: tuple[str, ...], capability: str) -> None:
-    outcomes, text = run(modules, capability)
+    outcomes, text = run(modules, capability, known.chance)
     failed = {name for name, outcome in outcomes.items() if outcome == "failed"}
     listed = {name for name in known.failing if name.split(".py::")[0] in modules}
     assert failed == listed, text

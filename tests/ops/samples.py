@@ -18,6 +18,7 @@ from minijit.lowering.source import Emitter
 
 __all__ = [
     "DTYPES",
+    "Signature",
     "assert_agrees",
     "assert_near",
     "assert_same",

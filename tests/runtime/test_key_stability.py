@@ -20,11 +20,11 @@ from minijit.lowering.demand import Program
 from minijit.runtime.binaries import key_of
 from minijit.runtime.pipeline import _lower, optimize, plan_partition
 from minijit.runtime.placement import Placed
+from tests.sampling import DEEP
 from tests.transforms.random_bodies import random_loop_program
 from tests.transforms.random_programs import random_program
 
 ROOT = Path(__file__).parents[2]
-DEEP = bool(os.environ.get("MINIJIT_TEST_DEEP"))
 PROGRAMS, PROCESSES = (250, 20) if DEEP else (25, 3)
 
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any
 
 from minijit.runtime.disk import Entry, Key
-
-DEEP = os.environ.get("MINIJIT_TEST_DEEP") == "1"
-"""Run the long form of the tests that try many cases: nightly, or before a release."""
 
 ENVIRONMENT = {"target": {"device": "cpu", "name": "znver4"}, "minijit": "1", "numba": "0.68.1"}
 

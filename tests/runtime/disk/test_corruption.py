@@ -14,8 +14,9 @@ import pytest
 
 from minijit.runtime.disk import Store, container
 from minijit.runtime.disk.container import encode
-from tests.runtime.disk.samples import DEEP, is_right, make_entry, make_key
+from tests.runtime.disk.samples import is_right, make_entry, make_key
 from tests.runtime.disk.test_container import DATA, KEY, header_of, mutated, sealed
+from tests.sampling import DEEP
 
 OTHER = make_key(99)
 HEADER_END = len(DATA) - 32 - sum(map(len, make_entry(KEY).sections.values()))

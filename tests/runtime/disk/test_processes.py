@@ -14,7 +14,8 @@ import pytest
 
 from minijit.runtime.disk import Store, locking, prune
 from minijit.runtime.disk.store import Policy
-from tests.runtime.disk.samples import DEEP, is_right, make_entry, make_key
+from tests.runtime.disk.samples import is_right, make_entry, make_key
+from tests.sampling import DEEP
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HOUR = 3600.0
