@@ -42,9 +42,9 @@ PURE = {"__future__", "collections", "dataclasses", "enum", "functools", "hashli
 PURE |= {"math", "struct", "types", "typing"}
 KERNEL_IMPORTS = PURE | {"llvmlite", "minijit.kernels", "numba", "numpy"}
 
-# `import minijit`, and a start with kernels from the disk, must load none of these, or not before the
-# first call: they are imported where they are used. The modules of a target import Numba at their
-# top, so a backend is imported where it is first asked for.
+# `import minijit`, and a start with kernels from the disk, must load none of these, or not before
+# the first call: they are imported where they are used. The modules of a target import Numba at
+# their top, so a backend is imported where it is first asked for.
 LAZY = {
     "cuda",
     "cupy",

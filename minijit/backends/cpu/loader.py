@@ -57,6 +57,7 @@ def _target() -> Any:
     # Compiled code calls a few functions of the C library: this is where LLVM looks them up.
     llvm.load_library_permanently(MATH_LIBRARY[sys.platform])
     _survive_forks(llvm.ffi.lib._lock)
+    _free_pass_managers()
     return llvm.Target.from_default_triple()
 
 
@@ -74,6 +75,17 @@ def _survive_forks(llvm_lock: Any) -> None:
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release)
+
+
+def _free_pass_managers() -> None:
+    """Let llvmlite free the passes of a compile when it drops them: 80 KiB each time.
+
+    Its class of pass managers has two bases that say how to dispose of an object, and the first
+    one, which counts, does nothing (llvmlite 0.50).
+    """
+    from llvmlite.binding.newpassmanagers import ModulePassManager, NewPassManager
+
+    ModulePassManager._dispose = NewPassManager._dispose
 
 
 @functools.cache
