@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
+from minijit.graph.locks import process_lock
+
 __all__ = ["Settings", "View", "config"]
 
 
@@ -120,7 +122,7 @@ class Config:
         """Read the options' variables from the environment."""
         shared = View(())
         own = ContextVar("minijit_view", default=shared)
-        self._assign(_lock=threading.RLock(), _views=weakref.WeakSet({shared}), _observers={})
+        self._assign(_lock=process_lock(), _views=weakref.WeakSet({shared}), _observers={})
         self._assign(_shared=shared, _own=own, view=own.get)
         self._change(Settings(), ())
         for name, variable in _VARIABLES.items():
@@ -162,7 +164,7 @@ class Config:
             ValueError: the option cannot have that value.
         """
         block = _checked({name: value})
-        with self._lock:
+        with self._changing():
             self._change(dataclasses.replace(self._base, **block), self._blocks)
 
     @contextmanager
@@ -182,18 +184,33 @@ class Config:
             self._close(checked, everywhere)
 
     def observe(self, name: str, observer: Callable[[], None]) -> None:
-        """Call ``observer`` whenever an option that all threads share has changed."""
+        """Call ``observer`` after each change of an option that all threads share.
+
+        It reads the option itself: it may have been changed again meanwhile.
+        """
         self._observers.setdefault(name, []).append(observer)
 
-    def _open(self, block: _Block, everywhere: _Block) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock; tell the observers of shared options afterwards, who take other locks."""
         with self._lock:
+            before = self._shared.settings
+            yield
+            now = self._shared.settings
+        for name, observers in self._observers.items():
+            if getattr(before, name) != getattr(now, name):
+                for observer in observers:
+                    observer()
+
+    def _open(self, block: _Block, everywhere: _Block) -> None:
+        with self._changing():
             if block:
                 self._look((*self.view().blocks, block))
             if everywhere:
                 self._change(self._base, (*self._blocks, everywhere))
 
     def _close(self, block: _Block, everywhere: _Block) -> None:
-        with self._lock:
+        with self._changing():
             if block:
                 self._look(_without(self.view().blocks, block))
             if everywhere:
@@ -209,13 +226,8 @@ class Config:
     def _change(self, base: Settings, blocks: tuple[_Block, ...]) -> None:
         """Change what all threads share, and with it every view."""
         self._assign(_base=base, _blocks=blocks)
-        before = getattr(self._shared, "settings", base)
         for view in self._views:
             self._fill(view)
-        for name, observers in self._observers.items():
-            if getattr(before, name) != getattr(self._shared.settings, name):
-                for observer in observers:
-                    observer()
 
     def _fill(self, view: View) -> None:
         settings = self._base

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -42,16 +41,14 @@ def binary_of(backend: Backend, source: KernelSource | Support) -> Binary:
     key = key_of(backend, source) if store is not None else None
     if store is None or key is None:
         return compile_anew(backend, source)
-    found = _stored(store, key, source)
-    if found is not None:
-        return found
+    entry = store.get(key)
+    if entry is not None:
+        return _stored(entry, source)
     if isinstance(source, KernelSource):
         _tell_of_others(store, key, source)
-    with store.single_flight(key):
-        # Another process may have compiled it while this one waited.
-        found = _stored(store, key, source)
-        if found is not None:
-            return found
+    with store.single_flight(key) as flight:
+        if flight.entry is not None:
+            return _stored(flight.entry, source)
         started = time.perf_counter()
         binary = compile_anew(backend, source)
         facts = {
@@ -87,22 +84,21 @@ def _tell_of_others(store: Store, key: Key, source: KernelSource) -> None:
         report_environment(min(changes, key=len))
 
 
+_compiled_as: dict[Hashable, Any] = {}
+"""What kernels call, as it was described when it was compiled first; as long as compilers keep it,
+which is for ever."""
+
+
 def _as_described(source: KernelSource, key: Key) -> bool:
     """Whether what the source calls has been compiled in this process as the key describes it.
 
     Compilers take the values that a function reads when they see it first, and keep to them.
     """
     described = key.program["names"]
-    return all(_first(value, described[name]) for name, value in source.names.items())
-
-
-def _first(value: Hashable, description: Any) -> bool:
-    return bool(_first_descriptions(value).setdefault("", description) == description)
-
-
-@functools.lru_cache(4096)
-def _first_descriptions(value: Hashable) -> dict[str, Any]:
-    return {}
+    return all(
+        _compiled_as.setdefault(value, described[name]) == described[name]
+        for name, value in source.names.items()
+    )
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -111,10 +107,7 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tu
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _stored(store: Store, key: Key, source: KernelSource | Support) -> Binary | None:
-    entry = store.get(key)
-    if entry is None:
-        return None
+def _stored(entry: Entry, source: KernelSource | Support) -> Binary:
     if isinstance(source, KernelSource):
         emit("disk_hit", kernel=source.kernel.name)
     facts = entry.meta

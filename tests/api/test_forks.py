@@ -138,3 +138,30 @@ def test_a_child_of_a_process_that_used_cuda_is_told() -> None:
             right(g(x), x + 1)
     """
     assert printed(program) == "0"
+
+
+def test_a_child_may_be_forked_while_options_change() -> None:
+    program = """
+        stop = threading.Event()
+
+        def change():
+            n = 0
+            while not stop.is_set():
+                n += 1
+                with minijit.config.override(cache_entries=64 + n % 2, num_threads=1 + n % 2):
+                    pass
+
+        def work():
+            minijit.config.update("num_threads", 1)
+            right(f(x, n=1), x * 4)
+
+        threads = [threading.Thread(target=change) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        codes = [in_child(work) for _ in range(60)]
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(set(codes))
+    """
+    assert printed(program) == "{0}"

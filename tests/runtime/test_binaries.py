@@ -59,6 +59,19 @@ def test_the_disk_takes_the_place_of_the_compiler(
     assert cold.tobytes() == warm.tobytes()
 
 
+def test_a_kernel_is_missed_once(folder: Path) -> None:
+    minijit.jit(lambda x: x + 1)(X)  # and what calls kernels is loaded
+    store = default_store()
+    assert store is not None
+    before = store.stats()
+    minijit.jit(softmax)(X)
+    forget()
+    minijit.jit(softmax)(X)
+    after = store.stats()
+    counts = {name: after[name] - before[name] for name in ("misses", "writes", "hits")}
+    assert counts == {"misses": 1, "writes": 1, "hits": 1}
+
+
 def test_another_name_finds_the_same_kernel(folder: Path, counts: Counter[str]) -> None:
     minijit.jit(lambda x: np.exp(x) * 4)(X)
 

@@ -71,4 +71,9 @@ def pool_address() -> int:
     return int(_record().ctypes.data)
 
 
-config.observe("num_threads", lambda: set_threads(available_threads()))
+def _follow() -> None:
+    with _lock:  # of two changes at a time the last one counts
+        set_threads(available_threads())
+
+
+config.observe("num_threads", _follow)

@@ -11,8 +11,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Literal
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Literal, NamedTuple
 
 from minijit.graph.locks import process_lock
 from minijit.runtime.disk import prune as pruning
@@ -25,7 +25,7 @@ from minijit.runtime.disk.notice import warn_once
 from minijit.runtime.disk.permissions import is_owner, make_folder, why_untrusted
 from minijit.runtime.disk.prune import LOCKS, QUARANTINE, SUFFIX, Pruned
 
-__all__ = ["Access", "Policy", "Record", "Store"]
+__all__ = ["Access", "Flight", "Policy", "Record", "Store"]
 
 _TOUCH_SECONDS = 3600.0
 """How exactly the time of the last use is kept: a hit seldom writes."""
@@ -76,6 +76,19 @@ class Record:
     problem: str = ""
 
 
+class Flight(NamedTuple):
+    """Leave to do the work for a key, in one process at a time.
+
+    Attributes:
+        entry: What another process stored since this one looked; None where the work is to be done.
+        alone: Whether no other process does the same work meanwhile; without locks that work, or
+            after ``Policy.lock_seconds``, it is done twice, and both results are right.
+    """
+
+    entry: Entry | None
+    alone: bool
+
+
 class Store:
     """Compiled binaries in one folder, shared by any number of threads and processes.
 
@@ -96,19 +109,9 @@ class Store:
         """Return what is stored for ``key``, or None."""
         if self._allowed() == "none":
             return None
-        path = self._path(key)
-        try:
-            data, status = read(path)
-            entry = decode(data, key)
-        except FileNotFoundError:
+        entry = self._find(key)
+        if entry is None:
             self._count("misses")
-            return None
-        except CorruptEntry as error:
-            self._count("misses")
-            self._reject(path, error)
-            return None
-        self._count("hits")
-        self._touch(path, status)
         return entry
 
     def put(self, key: Key, entry: Entry) -> None:
@@ -147,20 +150,11 @@ class Store:
             if record.key is not None and record.key != key
         )
 
-    def single_flight(self, key: Key) -> AbstractContextManager[bool]:
-        """Keep other processes from compiling ``key`` for the length of a ``with`` block.
-
-        Look again inside it: another one may have stored the entry. It yields whether the lock is
-        held; without it (see ``Policy.lock_seconds``) the work is done twice, and right.
-        """
-        if self._allowed() != "rw":
-            return nullcontext(False)
-        folder = os.path.join(self.folder, LOCKS)
-        try:
-            make_folder(folder)
-        except OSError:
-            return nullcontext(False)  # `put` cannot write either, and says so
-        return exclusive(os.path.join(folder, f"{key.name}.lock"), self.policy.lock_seconds)
+    @contextmanager
+    def single_flight(self, key: Key) -> Iterator[Flight]:
+        """Keep other processes from compiling ``key`` for the length of a ``with`` block."""
+        with self._lock(key) as alone:
+            yield Flight(None if self._allowed() == "none" else self._find(key), alone)
 
     @property
     def access(self) -> Access:
@@ -170,9 +164,10 @@ class Store:
     def stats(self) -> dict[str, int]:
         """Return counts of what happened in this process, by name.
 
-        ``hits`` and ``misses`` of ``get``; ``writes`` of ``put``, and those ``skipped`` by the
-        policy or a limit and failed with ``errors``; ``evicted`` entries; calls ``refused`` since
-        others can write the folder; ``corrupt_<fault>`` for each check that failed.
+        ``hits`` and ``misses`` of keys that were asked for; ``writes`` of ``put``, and those
+        ``skipped`` by the policy or a limit and failed with ``errors``; ``evicted`` entries; calls
+        ``refused`` since others can write the folder; ``corrupt_<fault>`` for each check that
+        failed.
         """
         names = ("hits", "misses", "writes", "skipped", "errors", "evicted", "refused")
         with _counting:
@@ -205,6 +200,30 @@ class Store:
     def clear(self) -> int:
         """Delete everything that was stored; return the number of entries."""
         return pruning.clear(self.folder) if self._allowed() == "rw" else 0
+
+    def _find(self, key: Key) -> Entry | None:
+        path = self._path(key)
+        try:
+            data, status = read(path)
+            entry = decode(data, key)
+        except FileNotFoundError:
+            return None
+        except CorruptEntry as error:
+            self._reject(path, error)
+            return None
+        self._count("hits")
+        self._touch(path, status)
+        return entry
+
+    def _lock(self, key: Key) -> AbstractContextManager[bool]:
+        if self._allowed() != "rw":
+            return nullcontext(False)
+        folder = os.path.join(self.folder, LOCKS)
+        try:
+            make_folder(folder)
+        except OSError:
+            return nullcontext(False)  # `put` cannot write either, and says so
+        return exclusive(os.path.join(folder, f"{key.name}.lock"), self.policy.lock_seconds)
 
     def _path(self, key: Key) -> str:
         return os.path.join(self.folder, key.name[:2], key.name + SUFFIX)

@@ -102,8 +102,8 @@ def test_a_folder_that_is_removed_is_made_again(store: Store, root: Path, parts:
         assert store.get(key) is not None
         shutil.rmtree([root, path.parents[1], path.parent][parts])
         assert store.get(key) is None
-        with store.single_flight(key) as held:
-            assert held
+        with store.single_flight(key) as flight:
+            assert flight.alone
     assert store.stats()["errors"] == 0
 
 

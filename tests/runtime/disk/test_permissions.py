@@ -117,8 +117,8 @@ def test_a_folder_that_others_can_change_is_not_used(tmp_path: Path, change: Cha
         store.put(make_key(2), make_entry(make_key(2)))
         assert list(store) == []
         assert (store.prune().evicted, store.clear()) == (0, 0)
-        with store.single_flight(KEY) as held:
-            assert not held
+        with store.single_flight(KEY) as flight:
+            assert not flight.alone
     assert store.access == "none"
     assert store.stats()["refused"] > 1
     assert store.usage()[0] <= 1, "nothing was written"

@@ -92,13 +92,13 @@ def test_the_lock_of_another_process_is_waited_for(root: Path) -> None:
         try:
             assert holder.stdout is not None
             assert json.loads(holder.stdout.readline()) == {"held": True}
-            with Store(root, Policy(lock_seconds=0.05)).single_flight(make_key()) as held:
-                assert held is False
-            with Store(root).single_flight(make_key(1)) as held:
-                assert held, "another key has another lock"
+            with Store(root, Policy(lock_seconds=0.05)).single_flight(make_key()) as flight:
+                assert not flight.alone
+            with Store(root).single_flight(make_key(1)) as flight:
+                assert flight.alone, "another key has another lock"
             threading.Timer(0.1, holder.kill).start()
-            with Store(root).single_flight(make_key()) as held:
-                assert held, "a process that dies lets go"
+            with Store(root).single_flight(make_key()) as flight:
+                assert flight.alone, "a process that dies lets go"
         finally:
             holder.kill()
 
@@ -109,8 +109,8 @@ def test_threads_exclude_each_other(store: Store) -> None:
 
     def enter() -> None:
         for _ in range(10):
-            with store.single_flight(make_key()) as held:
-                assert held
+            with store.single_flight(make_key()) as flight:
+                assert flight.alone
                 inside.append(1)
                 most.append(len(inside))
                 time.sleep(0.0005)
@@ -131,8 +131,8 @@ class Interrupted(BaseException):
 def test_an_interrupted_compile_lets_go(store: Store, root: Path) -> None:
     with pytest.raises(Interrupted), store.single_flight(make_key()):
         raise Interrupted
-    with Store(root, Policy(lock_seconds=0.0)).single_flight(make_key()) as held:
-        assert held
+    with Store(root, Policy(lock_seconds=0.0)).single_flight(make_key()) as flight:
+        assert flight.alone
 
 
 def test_an_interrupted_wait_lets_go(
@@ -146,26 +146,36 @@ def test_an_interrupted_wait_lets_go(
         with pytest.raises(Interrupted), Store(root).single_flight(make_key()):
             raise AssertionError("two hold it")
         monkeypatch.undo()
-    with Store(root, Policy(lock_seconds=0.0)).single_flight(make_key()) as held:
-        assert held
+    with Store(root, Policy(lock_seconds=0.0)).single_flight(make_key()) as flight:
+        assert flight.alone
     assert list(Path(store.folder, "locks").iterdir()) == []
 
 
 def test_a_lock_file_may_be_deleted(store: Store) -> None:
     key = make_key()
-    with store.single_flight(key) as held:
-        assert held
+    with store.single_flight(key) as flight:
+        assert flight.alone
         Path(store.folder, "locks", f"{key.name}.lock").unlink()
-    with store.single_flight(key) as held:
-        assert held
+    with store.single_flight(key) as flight:
+        assert flight.alone
+
+
+def test_what_was_stored_meanwhile_is_handed_over(store: Store) -> None:
+    key = make_key()
+    with store.single_flight(key) as flight:
+        assert flight.entry is None
+        store.put(key, make_entry(key))
+    with store.single_flight(key) as flight:
+        assert flight.entry is not None
+        assert is_right(key, flight.entry)
 
 
 def test_a_lock_that_is_no_file_is_none(store: Store) -> None:
     key = make_key()
     folder = Path(store.folder, "locks", f"{key.name}.lock")
     folder.mkdir(parents=True)
-    with store.single_flight(key) as held:
-        assert not held
+    with store.single_flight(key) as flight:
+        assert not flight.alone
         store.put(key, make_entry(key))
     found = store.get(key)
     assert found is not None

@@ -58,8 +58,8 @@ def race(root: str, processes: str, rounds: str, lock_seconds: str) -> dict[str,
             for key in keys:
                 entry = store.get(key)
                 if entry is None:
-                    with store.single_flight(key):
-                        entry = store.get(key)
+                    with store.single_flight(key) as flight:
+                        entry = flight.entry
                         if entry is None:
                             with log.open("a") as file:
                                 file.write(f"{turn} {key.program['options']['n']}\n")
@@ -159,8 +159,8 @@ def report(facts: dict[str, Any]) -> None:
 
 def hold(root: str, seconds: str) -> dict[str, bool]:
     """Hold the lock of a key, and tell so."""
-    with Store(root).single_flight(make_key()) as held:
-        report({"held": held})
+    with Store(root).single_flight(make_key()) as flight:
+        report({"held": flight.alone})
         time.sleep(float(seconds))
     return {"held": False}
 
