@@ -63,9 +63,8 @@ LAZY = {
 DANGEROUS_MODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve", "subprocess", "yaml"}
 DANGEROUS_CALLS = {"__import__", "compile", "eval", "exec"}
 TRUSTED = {
-    "minijit/backends/cpu/compiler.py": {"compile", "exec"},  # of source that lowering generated
-    "minijit/backends/cuda/compiler.py": {"compile", "exec"},
     "minijit/backends/emulator/codegen.py": {"compile", "exec"},
+    "minijit/backends/frontend/kernel.py": {"compile", "exec"},  # of a call; no generated line
     "minijit/runtime/guard.py": {"compile"},  # of numbered names; nothing is run
     "minijit/tools/bench.py": {"subprocess"},  # measures the start of a process
 }

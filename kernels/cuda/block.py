@@ -178,7 +178,7 @@ def column_reduction(combine, columns, threads):
         if lane < uint32(lanes):
             shared[uint32(uint32(thread) // uint32(WARP) * uint32(lanes) + lane)] = value
         syncthreads()
-        place = uint32(thread) % uint32(columns)
+        place = uint32(uint32(thread) % uint32(columns))
         value = shared[place]
         count = 1
         while count < parts:
@@ -214,7 +214,7 @@ def column_pair_reduction(combine, columns, threads):
             values[place] = value
             indices[place] = index
         syncthreads()
-        place = uint32(thread) % uint32(columns)
+        place = uint32(uint32(thread) % uint32(columns))
         value, index = values[place], indices[place]
         count = 1
         while count < parts:

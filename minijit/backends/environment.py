@@ -19,8 +19,8 @@ def compilers(target: str, *packages: str) -> dict[str, str]:
     """Return versions of Python and of ``packages``, and a digest of minijit's own compiler code.
 
     Args:
-        target: Folder of the backend: its code and that of the device functions are digested, so
-            that no version number has to be changed for a change of them to count.
+        target: Folder of the backend: its code, the front end's and that of the device functions
+            are digested, so that no version number has to be changed for a change to count.
         *packages: Distributions; ``"none"`` stands for the version of one that is not installed.
     """
     found = {name: _version(name) for name in packages}
@@ -63,7 +63,8 @@ def _metadata_folders(path: str) -> tuple[str, ...]:
 @functools.cache
 def _digest(target: str) -> str:
     digest = hashlib.sha256()
-    for root in (_KERNELS, _PACKAGE / "backends" / target):
+    backends = _PACKAGE / "backends"
+    for root in (_KERNELS, backends / "frontend", backends / target):
         for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
             code = path.read_bytes()
             digest.update(f"{path.relative_to(root).as_posix()} {len(code)}\n".encode())

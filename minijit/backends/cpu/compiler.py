@@ -5,11 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import linecache
 import sys
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +15,7 @@ import numpy as np
 from minijit.backends.base import Binary
 from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
+from minijit.backends.frontend import Toolkit, kernel_function
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
@@ -35,6 +33,7 @@ def compile_source(source: KernelSource) -> Binary:
     of ``launch.sizes``.
 
     Raises:
+        FrontendError: the text is not one that Numba compiles.
         RuntimeError: the code calls a function that is neither its own nor in the C library.
     """
     with compiler_lock:
@@ -105,23 +104,13 @@ def _passed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype == np.float16 else dtype
 
 
-@contextmanager
-def _readable(source: KernelSource) -> Iterator[str]:
-    """Let Numba's messages quote the source, under a file name of its own, while it compiles."""
-    filename = f"<minijit {source.kernel.name} {zlib.crc32(source.text.encode()):08x}>"
-    linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
-    try:
-        yield filename
-    finally:
-        linecache.cache.pop(filename, None)
+def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
+    from numba.core import types
+    from numba.extending import intrinsic
 
-
-def _function(source: KernelSource, filename: str) -> FunctionType:
-    namespace = resolve_all(source.names)
-    exec(compile(source.text, filename, "exec"), namespace)
-    function = namespace[source.kernel.name]
-    assert isinstance(function, FunctionType)
-    return function
+    filename = f"<minijit {source.kernel.name}>"
+    toolkit = Toolkit(types, intrinsic)
+    return kernel_function(toolkit, source.text, resolve_all(source.names), filename)
 
 
 def _optimised(source: KernelSource) -> Any:
@@ -147,7 +136,7 @@ def _optimised(source: KernelSource) -> Any:
     arguments += [types.CPointer(from_dtype(_pointee(b.dtype))) for b in kernel.buffers]
     arguments += [from_dtype(_passed(a.dtype)) for a in kernel.arguments]
     arguments += [types.int64 for _ in launch.sizes]
-    with global_compiler_lock, _readable(source) as filename:
+    with global_compiler_lock, _function(source) as function:
         _spare_scipy()
         context = cpu_target.target_context
         library = context.codegen().create_library(kernel.name)
@@ -156,7 +145,7 @@ def _optimised(source: KernelSource) -> Any:
         result = compile_extra(
             cpu_target.typing_context,
             context,
-            _function(source, filename),
+            function,
             tuple(arguments),
             types.void,
             flags,

@@ -6,17 +6,17 @@ device", so a stand-in with the wanted compute capability is put there while it 
 
 from __future__ import annotations
 
-import linecache
 import re
-import types as python_types
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from minijit.backends.base import Binary
+from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
 from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import resolve_all
@@ -80,16 +80,16 @@ def compile_ptx(
     Raises:
         CudaCompileError: Numba cannot compile the text.
     """
-    from numba.core import errors, types
+    from numba.core import types
 
     pointers = [types.CPointer(numba_type(buffer.dtype)) for buffer in source.kernel.buffers]
     scalars = [numba_type(held_dtype(argument.dtype)) for argument in source.kernel.arguments]
     scalars += [types.int64 for _ in source.launch.sizes]
     try:
-        with _lock, _current_device(cc), _readable(source):
+        with _lock, _current_device(cc), _function(source) as function:
             signature = types.void(*pointers, *scalars)
-            name, ptx = _numba_ptx(_function(source), signature, cc, source.launch, lines)
-    except errors.NumbaError as error:
+            name, ptx = _numba_ptx(function, signature, cc, source.launch, lines)
+    except FrontendError as error:
         raise CudaCompileError(f"Numba refused this kernel:\n{source.text}\n{error}") from error
     return _stable_names(ptx, name, source.kernel.name)
 
@@ -146,24 +146,12 @@ def source_file(source: KernelSource) -> str:
     return f"<minijit cuda {source.kernel.name} {zlib.crc32(source.text.encode()):08x}>"
 
 
-@contextmanager
-def _readable(source: KernelSource) -> Iterator[None]:
-    """Let Numba's messages quote the source while it compiles."""
-    filename = source_file(source)
-    linecache.cache[filename] = (len(source.text), None, source.text.splitlines(True), filename)
-    try:
-        yield
-    finally:
-        linecache.cache.pop(filename, None)
+def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
 
-
-def _function(source: KernelSource) -> Callable[..., None]:
-    """Execute the module text of ``source`` and return its kernel as a plain Python function."""
-    module = python_types.ModuleType(source.kernel.name)
-    module.__dict__.update(resolve_all(source.names))
-    exec(compile(source.text, source_file(source), "exec"), module.__dict__)
-    function: Callable[..., None] = module.__dict__[source.kernel.name]
-    return function
+    toolkit = Toolkit(types, intrinsic)
+    return kernel_function(toolkit, source.text, resolve_all(source.names), source_file(source))
 
 
 def _numba_ptx(
@@ -205,7 +193,7 @@ def _numba_ptx(
 def _current_device(cc: ComputeCapability) -> Iterator[None]:
     from numba.cuda import dispatcher
 
-    device = python_types.SimpleNamespace(compute_capability=cc)
+    device = SimpleNamespace(compute_capability=cc)
     before = dispatcher.get_current_device
     dispatcher.get_current_device = lambda: device
     try:
