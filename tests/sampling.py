@@ -21,7 +21,7 @@ Other = TypeVar("Other")
 
 
 def sampled(cases: Iterable[Case], step: int, first: int = 0) -> list[Case]:
-    """Every case, or by default each ``step``-th of them, at least one.
+    """Every case, or by default each ``step``-th of them, at least one if there is any.
 
     Args:
         cases: All of them.
@@ -29,7 +29,7 @@ def sampled(cases: Iterable[Case], step: int, first: int = 0) -> list[Case]:
         first: Where to start: tests that differ in it share the cases out among them.
     """
     every = list(cases)
-    return every if DEEP else every[first % min(step, len(every)) :: step]
+    return every if DEEP or not every else every[first % min(step, len(every)) :: step]
 
 
 def paired(

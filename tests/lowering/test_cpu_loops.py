@@ -20,6 +20,7 @@ from tests.backends.cpu_kernels import run
 from tests.lowering.kernel_builder import constant, random_inputs
 from tests.lowering.loop_builder import LoopBuilder, interpret
 from tests.lowering.random_loops import random_kernel
+from tests.sampling import DEEP
 
 BOOL, I32, I64 = np.bool_, np.int32, np.int64
 F16, F32, F64 = np.float16, np.float32, np.float64
@@ -298,7 +299,7 @@ def test_a_branch_on_the_steps_of_a_loop_that_reduces() -> None:
 
 @pytest.mark.parametrize("rows", [(), (3,), (16,), (37,), (1000,), (7, 33), (20, 3), (3, 4, 70)])
 def test_random_kernels(rows: tuple[int, ...]) -> None:
-    for seed in range(4):
+    for seed in range(4 if DEEP else 2):
         check(random_kernel(rows, seed=10 * sum(rows) + seed), (seed - 1,))
 
 

@@ -18,42 +18,48 @@ from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
 from tests.lowering.cuda_kernels import KERNELS, adam, argmax, bias, gelu, layernorm, softmax
 from tests.lowering.kernel_builder import Builder, constant
+from tests.sampling import paired
 
 ARCHITECTURES = ((8, 0), (9, 0), (10, 0))
 FLOAT64 = re.compile(r"^\s*(?!\.reg)\S*\.f64\b", re.MULTILINE)
 
 
-def compile_all(kernel: Kernel) -> dict[tuple[int, int], tuple[KernelSource, str, Binary]]:
-    """Compile for every architecture; asserts that nothing spills and nothing lies on a stack."""
-    result = {}
-    for cc in ARCHITECTURES:
-        source = emit_cuda(kernel, cc)
-        ptx = compile_ptx(source, cc)
-        binary = link(ptx, cc)
-        used = binary.resources
-        assert (used["spill_stores"], used["spill_loads"], used["stack"]) == (0, 0, 0)
-        assert 0 < used["registers"] <= 128
-        assert binary.code.startswith(b"\x7fELF")
-        result[cc] = source, ptx, binary
-    return result
+Compiled = tuple[KernelSource, str, Binary]
+
+
+def compiled(kernel: Kernel, cc: tuple[int, int] = (9, 0)) -> Compiled:
+    """Compile; asserts that nothing spills and nothing lies on a stack."""
+    source = emit_cuda(kernel, cc)
+    ptx = compile_ptx(source, cc)
+    binary = link(ptx, cc)
+    used = binary.resources
+    assert (used["spill_stores"], used["spill_loads"], used["stack"]) == (0, 0, 0)
+    assert 0 < used["registers"] <= 128
+    assert binary.code.startswith(b"\x7fELF")
+    return source, ptx, binary
+
+
+def compile_all(kernel: Kernel) -> list[Compiled]:
+    """Compile for every architecture."""
+    return [compiled(kernel, cc) for cc in ARCHITECTURES]
 
 
 def count(ptx: str, instruction: str) -> int:
     return len(re.findall(rf"^\s*(?:@!?%p\d+ )?{instruction}\b", ptx, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_kernels_fit_in_registers_and_stay_in_float32(name: str) -> None:
+@pytest.mark.parametrize(("name", "cc"), paired(KERNELS, ARCHITECTURES), ids=str)
+def test_kernels_fit_in_registers_and_stay_in_float32(name: str, cc: tuple[int, int]) -> None:
     kernel = KERNELS[name]()
-    for source, ptx, binary in compile_all(kernel).values():
-        assert not FLOAT64.search(ptx)
-        assert not re.search(r"\b(div|rem)\.[su]64", ptx)
-        assert f".maxntid {source.launch.block}" in ptx
-        assert ".minnctapersm" in ptx
-        assert binary.entry == kernel.name
-        assert f".visible .entry {kernel.name}(" in ptx
-        # What is not inlined would show under a mangled name.
-        assert "_ZN" not in ptx
+    source, ptx, binary = compiled(kernel, cc)
+    assert not FLOAT64.search(ptx)
+    assert not re.search(r"\b(div|rem)\.[su]64", ptx)
+    assert f".maxntid {source.launch.block}" in ptx
+    assert ".minnctapersm" in ptx
+    assert binary.entry == kernel.name
+    assert f".visible .entry {kernel.name}(" in ptx
+    # What is not inlined would show under a mangled name.
+    assert "_ZN" not in ptx
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_kernels_fit_in_registers_and_stay_in_float32(name: str) -> None:
     ids=["two chunks", "one chunk", "seven arrays", "broadcast"],
 )
 def test_contiguous_maps_move_128_bits(kernel: Kernel, loads: int, stores: int) -> None:
-    for _, ptx, _ in compile_all(kernel).values():
+    for _, ptx, _ in compile_all(kernel):
         assert count(ptx, r"ld\.global\.nc\.v4\.[fb]32") == loads
         assert count(ptx, r"st\.global\.v4\.[fb]32") == stores
         assert count(ptx, r"st\.global\.[fb]32") == 0
@@ -74,7 +80,7 @@ def test_other_widths_move_128_bits(dtype: type) -> None:
     x = build.load([1], dtype)
     build.store(build.map("add", x, x), [1])
     vector = r"v2\.[fb]64" if dtype is np.float64 else r"v4\.[ub]32"
-    for _, ptx, _ in compile_all(build.kernel()).values():
+    for _, ptx, _ in compile_all(build.kernel()):
         assert count(ptx, rf"ld\.global\.nc\.{vector}") > 0
         assert count(ptx, rf"st\.global\.{vector}") > 0
         assert count(ptx, r"(ld|st)\.global\.(nc\.)?[ubsf]\d+") == 0
@@ -82,7 +88,7 @@ def test_other_widths_move_128_bits(dtype: type) -> None:
 
 def test_rows_are_read_once_and_128_bits_at_a_time() -> None:
     # 32 values a thread in 8 vectors; the row stays in registers over three passes.
-    for _, ptx, _ in compile_all(softmax()).values():
+    for _, ptx, _ in compile_all(softmax()):
         assert count(ptx, r"ld\.global\.nc\.v4\.[fb]32") == 8
         assert count(ptx, r"st\.global\.v4\.[fb]32") == 8
         assert count(ptx, r"ld\.global") == 8
@@ -97,7 +103,7 @@ def test_no_vectors_when_they_are_not_allowed() -> None:
 
 
 def test_loads_come_before_the_first_use() -> None:
-    ptx = compile_all(gelu())[9, 0][1]
+    ptx = compiled(gelu())[1]
     assert ptx.rindex("ld.global.nc.v4") < ptx.index("mul.rn.f32")
 
 
@@ -105,7 +111,7 @@ def test_products_and_sums_are_not_contracted() -> None:
     build = Builder((4096,))
     x, y, z = (build.load([1]) for _ in range(3))
     build.store(build.map("add", build.map("mul", x, y), z), [1])
-    for _, ptx, _ in compile_all(build.kernel()).values():
+    for _, ptx, _ in compile_all(build.kernel()):
         assert count(ptx, r"fma") == 0
         # `.rn` also forbids the assembler to contract.
         assert count(ptx, r"mul\.rn\.f32") == count(ptx, r"add\.rn\.f32") > 0
@@ -114,32 +120,32 @@ def test_products_and_sums_are_not_contracted() -> None:
 def test_maxima_propagate_nan_in_one_instruction() -> None:
     build = Builder((4096,))
     build.store(build.map("max", build.load([1]), constant(0.0)), [1])
-    for _, ptx, _ in compile_all(build.kernel()).values():
+    for _, ptx, _ in compile_all(build.kernel()):
         assert count(ptx, r"max\.NaN\.f32") == 4
         assert count(ptx, r"setp") == 0
 
 
-@pytest.mark.parametrize(
-    ("kernel", "shuffles", "barriers"),
-    [
-        (softmax(4096, 64), 2 * 3, 0),  # 8 threads a row: 3 steps for each of max and sum
-        (softmax(4096, 1024), 2 * 5, 0),  # a warp
-        (softmax(4096, 4096), 2 * (5 + 2), 2),  # 4 warps: one barrier a reduction
-        # 8 columns a block: 2 steps in the warp, then the warps
-        (softmax(256, 4096, axis=0), 2 * 2, 2),
-        (softmax(8192, 4096, axis=0), 0, 2),  # 32 columns: a warp has one thread for each
-        (argmax(4096, 1024), 5 * (1 + 2), 0),  # a float is one word, an int64 two
-    ],
-)
-def test_exchanges_between_threads(kernel: Kernel, shuffles: int, barriers: int) -> None:
-    for _, ptx, binary in compile_all(kernel).values():
-        assert count(ptx, r"shfl\.sync\.bfly\.b32") == shuffles
-        assert count(ptx, r"(bar|barrier)\.sync") == barriers
-        assert (binary.resources["shared"] > 0) == (barriers > 0)
+EXCHANGES = {
+    "8 threads a row": (softmax(4096, 64), 2 * 3, 0),  # 3 steps for each of max and sum
+    "a warp": (softmax(4096, 1024), 2 * 5, 0),
+    "4 warps": (softmax(4096, 4096), 2 * (5 + 2), 2),  # one barrier a reduction
+    "8 columns a block": (softmax(256, 4096, axis=0), 2 * 2, 2),  # in the warp, then the warps
+    "32 columns": (softmax(8192, 4096, axis=0), 0, 2),  # a warp has one thread for each
+    "argmax": (argmax(4096, 1024), 5 * (1 + 2), 0),  # a float is one word, an int64 two
+}
+
+
+@pytest.mark.parametrize(("name", "cc"), paired(EXCHANGES, ARCHITECTURES), ids=str)
+def test_exchanges_between_threads(name: str, cc: tuple[int, int]) -> None:
+    kernel, shuffles, barriers = EXCHANGES[name]
+    _, ptx, binary = compiled(kernel, cc)
+    assert count(ptx, r"shfl\.sync\.bfly\.b32") == shuffles
+    assert count(ptx, r"(bar|barrier)\.sync") == barriers
+    assert (binary.resources["shared"] > 0) == (barriers > 0)
 
 
 def test_shared_memory_belongs_to_the_kernel() -> None:
-    ptx = compile_all(softmax(4096, 4096))[9, 0][1]
+    ptx = compiled(softmax(4096, 4096))[1]
     assert ".visible .shared" not in ptx
     assert "softmax_shared_0" in ptx
     assert "softmax_shared_1" in ptx
@@ -154,7 +160,7 @@ def test_less_work_takes_fewer_registers() -> None:
 
 
 def test_indices_are_divided_by_multiplication() -> None:
-    for _, ptx, _ in compile_all(bias(300, 772)).values():
+    for _, ptx, _ in compile_all(bias(300, 772)):
         assert not re.search(r"^\s*(div|rem)\.[su]", ptx, re.MULTILINE)
 
 

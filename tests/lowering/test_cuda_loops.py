@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.lowering.kernel_builder import constant, random_inputs
 from tests.lowering.loop_builder import LoopBuilder, interpret
 from tests.lowering.random_loops import random_kernel
 from tests.lowering.simt import Pointer
+from tests.sampling import paired
 
 F32 = np.float32
 rng = np.random.default_rng(7)
@@ -58,10 +60,14 @@ def written_once(kernel: Kernel, inputs: Sequence[Any]) -> bool:
     return all(bool((output.writes == 1).all()) for output in outputs)
 
 
-@pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
-@pytest.mark.parametrize("rows", [(), (37,), (7, 33), (300,)])
-@pytest.mark.parametrize("seed", range(2))
-def test_random_kernels(rows: tuple[int, ...], seed: int, cc: tuple[int, int]) -> None:
+ROWS = ((), (37,), (7, 33), (300,))
+
+
+@pytest.mark.parametrize(
+    ("case", "cc"), paired(itertools.product(ROWS, range(2)), CAPABILITIES), ids=str
+)
+def test_random_kernels(case: tuple[tuple[int, ...], int], cc: tuple[int, int]) -> None:
+    rows, seed = case
     kernel = random_kernel(rows, 100 * len(rows) + sum(rows) + seed)
     inputs = random_inputs(kernel)
     for index in (0, 2):
@@ -243,8 +249,7 @@ def ran(function: Any, arguments: Sequence[Any], cc: tuple[int, int] = (9, 0)) -
     return Ran(results, events["launch"], binary, counters)
 
 
-@pytest.mark.parametrize("cc", CAPABILITIES, ids=str)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "cc"), paired(PROGRAMS, CAPABILITIES), ids=str)
 def test_programs_run_in_one_kernel(name: str, cc: tuple[int, int]) -> None:
     function, arguments = PROGRAMS[name]
     got = ran(function, arguments, cc)
@@ -336,11 +341,13 @@ def test_carries_change_at_once(dtype: Any, steps: int) -> None:
         np.testing.assert_array_equal(result.reshape(5, 33), want)
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("steps", [1, 6, 70])
-@pytest.mark.parametrize("rows", [1, 31, 128, 300])
-def test_values_of_all_steps(rows: int, steps: int, backwards: bool) -> None:
+STEPS_EACH_WAY = itertools.product((1, 6, 70), (False, True))
+
+
+@pytest.mark.parametrize(("way", "rows"), paired(STEPS_EACH_WAY, (300, 1, 128, 31)), ids=str)
+def test_values_of_all_steps(way: tuple[int, bool], rows: int) -> None:
     """A carry of each point and one that all share, whose values one point stores."""
+    steps, backwards = way
     build = LoopBuilder((rows,))
     start, stride = (steps - 1, -1) if backwards else (0, 1)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
+from tests.conftest import on_each_device
+from tests.sampling import sampled
 
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 M = np.arange(12, dtype=np.int16).reshape(3, 4)
@@ -110,7 +112,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@on_each_device("name", CASES, emulated=sampled(CASES, 2))
 def test_function_gives_what_numpy_gives(name: str, same_as_numpy: Any) -> None:
     function, *arrays = CASES[name]
     # A NumPy scalar is not an array that has methods for lists; it is traced like one all the same.

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import minijit
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.ops.samples import assert_same, special_values
+from tests.sampling import sampled
 
 DTYPES = tuple(
     map(
@@ -36,7 +37,7 @@ def test_casts(device: Device, dtype: np.dtype[Any]) -> None:
             assert_same(np.asarray(got), x.astype(target), [x])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@on_each_device("dtype", DTYPES, emulated=sampled(DTYPES, 2))
 def test_extrema_of_special_values(device: Device, dtype: np.dtype[Any]) -> None:
     """NaN wins, the first position wins, limits are no identity by accident."""
     corners = special_values(dtype)

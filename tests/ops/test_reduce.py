@@ -20,8 +20,9 @@ from minijit.graph.primitive import Monoid, Primitive, all_primitives
 from minijit.graph.trace import abstractify, trace_function
 from minijit.ops.define import reduction
 from minijit.ops.reduce import argmax_p, argmin_p
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.ops.samples import DTYPES, assert_near, reduction_primitives, special_values
+from tests.sampling import sampled
 
 Function = Callable[..., Any]
 
@@ -81,7 +82,7 @@ def test_result_types(name: str, dtype: np.dtype[Any]) -> None:
     assert_as_numpy(function, x, rtol=2e-3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@on_each_device("dtype", DTYPES, emulated=sampled(DTYPES, 2, 1))
 def test_compiled_result_types(device: Device, dtype: np.dtype[Any]) -> None:
     """What the sweeps of tests/test_numerics.py leave out, all in one program."""
     x = np.array([[1, 0, 3], [1, 1, 2]], dtype)

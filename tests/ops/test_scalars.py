@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import minijit
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
+from tests.sampling import sampled
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
@@ -22,7 +23,7 @@ def around_limits(dtype: str) -> list[int]:
     return sorted(number for number in numbers if -(2**63) <= number < 2**63)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@on_each_device("dtype", INTEGERS, emulated=sampled(INTEGERS, 3))
 def test_comparisons(device: Device, dtype: str) -> None:
     limits = np.iinfo(dtype)
     x = np.array([limits.min, 0, 5, limits.max], dtype)

@@ -14,6 +14,7 @@ from minijit import lax
 from minijit.graph import events
 from tests.conftest import Device
 from tests.runtime.host_programs import check, f32
+from tests.sampling import paired
 
 
 def test_a_loop_in_a_loop(device: Device) -> None:
@@ -47,16 +48,15 @@ def shifted(x: Any, steps: int = 3) -> Any:
     return lax.fori_loop(0, steps, lambda i, v: jnp.roll(v, 1) + 1, x)
 
 
-@pytest.mark.parametrize("n", [-3, 0, 1, 2, 9])
-def test_a_loop_in_a_branch(n: int, device: Device) -> None:
+@pytest.mark.parametrize(("n", "kind"), paired([-3, 0, 1, 2, 9], [np.int32, np.int64, np.array]))
+def test_a_loop_in_a_branch(n: int, kind: Any, device: Device) -> None:
     """An index beyond the branches is the nearest one."""
 
     def f(n: Any, x: Any, w: Any) -> Any:
         branches = [shifted, lambda v: v @ w, lambda v: v]
         return lax.switch(n, branches, x), x + 1
 
-    for index in (np.int32(n), np.int64(n), device.put(np.array(n))):
-        check(device, f, index, f32(3), f32(3, 3), loops=1, branches=1)
+    check(device, f, device.put(kind(n)), f32(3), f32(3, 3), loops=1, branches=1)
 
 
 def test_a_branch_in_a_loop(device: Device) -> None:

@@ -11,7 +11,7 @@ import minijit
 import minijit.numpy as jnp
 from minijit import lax
 from minijit.graph.mode import mode
-from tests.conftest import Device
+from tests.conftest import Device, on_each_device
 from tests.runtime.host_programs import RANDOM, check, compare, f32, multiplied, rnn, rolled
 
 WIDE = f32(12, 10, 8)
@@ -26,7 +26,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@on_each_device("name", VIEWS, emulated=["transposed", "backwards", "repeated"])
 def test_arrays_in_any_strides(name: str, device: Device) -> None:
     xs = VIEWS[name]
     check(device, rnn, xs[0], xs[1 % len(xs)].T, xs)

@@ -17,6 +17,7 @@ from minijit.lowering.kernel_ir import Kernel, Role
 from tests.backends.emulator.emulated_kernels import run
 from tests.lowering import cuda_kernels
 from tests.lowering.kernel_builder import evaluate, random_inputs
+from tests.sampling import paired
 
 F32 = np.float32
 
@@ -135,8 +136,7 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], float]] = {
 }
 
 
-@pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)], ids=["8.0", "9.0", "10.0"])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "cc"), paired(KERNELS, [(8, 0), (9, 0), (10, 0)]), ids=str)
 def test_kernel_is_right_and_moves_little(name: str, cc: tuple[int, int]) -> None:
     make, allowed = KERNELS[name]
     counters, results, expected = launched(make(), cc)

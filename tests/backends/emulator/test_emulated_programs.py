@@ -14,9 +14,12 @@ from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.device import EmulatedDevice
 from minijit.runtime.pipeline import clear_kernels
 from tests.backends.test_cuda_programs import PROGRAMS
+from tests.sampling import paired
+
+CAPABILITIES = ((8, 0), (9, 0), (10, 0))
 
 
-@pytest.fixture(params=[(8, 0), (9, 0), (10, 0)], ids=["8.0", "9.0", "10.0"])
+@pytest.fixture
 def backend(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[EmulatedBackend]:
@@ -30,7 +33,9 @@ def backend(
     clear_kernels()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "backend"), paired(PROGRAMS, CAPABILITIES), ids=str, indirect=["backend"]
+)
 def test_program_gives_numpys_result(name: str, backend: EmulatedBackend) -> None:
     function, arguments = PROGRAMS[name]
     # A new function: programs are kept by function, and would still belong to another device.
@@ -45,6 +50,7 @@ def test_program_gives_numpys_result(name: str, backend: EmulatedBackend) -> Non
         np.testing.assert_allclose(np.asarray(result), wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("backend", CAPABILITIES, ids=str, indirect=True)
 def test_elementwise_programs_give_numpys_bits(backend: EmulatedBackend) -> None:
     def function(x: Any, y: Any) -> Any:
         return np.sqrt(np.abs(x)) * y + x / y - np.minimum(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import minijit
 from minijit.debug import KernelReport, LaunchReport, LibraryStep, kernel_report
 from minijit.tools import workloads
 from minijit.tools.workloads import Workload
+from tests.sampling import sampled
 
 F32 = np.float32
 RANDOM = np.random.default_rng(3)
@@ -59,10 +61,13 @@ ROWS = {
 }
 
 
+ROW_SHAPES = ((64, 128), (16, 1000), (8, 4096), (4, 8192), (2, 16384))
+
+
+# Of an odd number of shapes every second: the next function takes the others.
 @pytest.mark.parametrize(
-    "shape", [(64, 128), (16, 1000), (8, 4096), (4, 8192), (2, 16384)], ids=str
+    ("name", "shape"), sampled(itertools.product(ROWS, ROW_SHAPES), 2), ids=str
 )
-@pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, shape: tuple[int, int]) -> None:
     function, vectors = ROWS[name]
     report = of(function, normal(*shape), *(normal(shape[1]) for _ in range(vectors)))
@@ -93,10 +98,12 @@ def column_softmax(xp: Any, x: Any) -> Any:
 COLUMNS = {"sums": column_sums, "mean/var": workloads.column_statistics, "softmax": column_softmax}
 
 
+COLUMN_SHAPES = ((300, 100), (512, 96), (1024, 512), (2048, 40), (40, 5000))
+
+
 @pytest.mark.parametrize(
-    "shape", [(300, 100), (512, 96), (1024, 512), (2048, 40), (40, 5000)], ids=str
+    ("name", "shape"), sampled(itertools.product(COLUMNS, COLUMN_SHAPES), 2), ids=str
 )
-@pytest.mark.parametrize("name", COLUMNS)
 def test_columns(name: str, shape: tuple[int, int]) -> None:
     report = of(COLUMNS[name], normal(*shape))
     assert len(report.kernels) == 1

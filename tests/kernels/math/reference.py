@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +24,14 @@ Array = NDArray[Any]
 
 def apply(name: str, dtype: str, *arguments: Array) -> Array:
     """The function under test over whole arrays, in a loop as the CPU backend would write it."""
-    function = resolve(Symbol(*CPU_FUNCTIONS[name, dtype]))
     out = np.empty_like(arguments[0])
-    loop(function, len(arguments))(*arguments, out)
+    _compiled(name, dtype, len(arguments))(*arguments, out)
     return out
+
+
+@functools.cache
+def _compiled(name: str, dtype: str, arity: int) -> Any:
+    return loop(resolve(Symbol(*CPU_FUNCTIONS[name, dtype])), arity)
 
 
 def loop(function: Callable[..., Any], arity: int) -> Any:

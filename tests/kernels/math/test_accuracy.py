@@ -16,6 +16,7 @@ from tests.kernels.math.reference import (
     ulp_error_exact,
     ulp_error_float32,
 )
+from tests.sampling import DEEP
 
 LIMIT = 3.0
 
@@ -33,7 +34,9 @@ def test_float32_is_within_3_ulp_of_the_float64_library(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_is_within_3_ulp_of_the_exact_value(name: str, dtype: str) -> None:
-    arguments = arguments_of(name, dtype, 1_500 if dtype == "float32" else 6_000, seed=7)
+    # Exact values take their time.
+    count = 6_000 if DEEP else 2_000
+    arguments = arguments_of(name, dtype, 1_500 if dtype == "float32" else count, seed=7)
     got = apply(name, dtype, *arguments)
     compared = 0
     for i in range(got.size):
@@ -50,4 +53,4 @@ def test_is_within_3_ulp_of_the_exact_value(name: str, dtype: str) -> None:
             error = float(abs(float(got[i]) - value) / np.spacing(largest))
         assert error <= LIMIT, (point, float(got[i]), float(value))
     # At a random bit pattern most functions are undefined, zero or infinite.
-    assert compared > (300 if dtype == "float32" else 1_000)
+    assert compared > (300 if dtype == "float32" else count // 6)
