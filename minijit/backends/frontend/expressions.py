@@ -86,7 +86,8 @@ class Expressions:
             case ast.Attribute():
                 return self.numba.attribute(self.evaluate(node.value), node.attr)
             case ast.IfExp():
-                return self._choose(node.test, lambda: self.evaluate(node.body), node.orelse)
+                ways = (lambda: self.evaluate(node.body), lambda: self.evaluate(node.orelse))
+                return self._choose(node.test, *ways)
             case ast.BoolOp():
                 return self._connect(node.op, node.values)
             case ast.Tuple():
@@ -156,30 +157,29 @@ class Expressions:
         """Write ``and`` or ``or``; what comes after the deciding condition is not evaluated."""
         if len(nodes) == 1:
             return self.condition(nodes[0])
-        rest = lambda: self._connect(op, nodes[1:])  # noqa: E731
+        first, rest = nodes[0], lambda: self._connect(op, nodes[1:])
         if isinstance(op, ast.And):
-            return self._choose(nodes[0], rest, ast.Constant(False))
-        return self._choose(ast.UnaryOp(ast.Not(), nodes[0]), rest, ast.Constant(True))
+            return self._choose(first, rest, lambda: Known(False))
+        return self._choose(first, lambda: Known(True), rest)
 
     def _choose(
-        self, test: ast.expr, chosen: Callable[[], Operand], otherwise: ast.expr
+        self, test: ast.expr, chosen: Callable[[], Operand], otherwise: Callable[[], Operand]
     ) -> Operand:
         """Write ``chosen if test else otherwise``: only one of the two is evaluated."""
         decides = self.condition(test)
         if isinstance(decides, Known):
-            return chosen() if decides.value else self.evaluate(otherwise)
+            return chosen() if decides.value else otherwise()
         builder = self.numba.builder
         ways = [builder.append_basic_block(name) for name in ("chosen", "otherwise")]
         end = builder.append_basic_block("end")
         builder.cbranch(decides.value, *ways)
         found: list[tuple[Operand, Any]] = []
-        for way, write in zip(ways, (chosen, lambda: self.evaluate(otherwise)), strict=True):
+        for way, write in ((ways[0], chosen), (ways[1], otherwise)):
             builder.position_at_end(way)
             found.append((write(), builder.block))
         (left, _), (right, _) = found
-        kinds = [
-            self.numba.unified(a, b) for a, b in zip(*map(self._types, (left, right)), strict=True)
-        ]
+        pairs = zip(self._types(left), self._types(right), strict=True)
+        kinds = [self.numba.unified(*pair) for pair in pairs]
         incoming: list[tuple[list[Any], Any]] = []
         for value, block in found:
             builder.position_at_end(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from types import ModuleType
@@ -134,14 +135,21 @@ class Numba:
 
     def _resolve(self, function: Known, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the signature for arguments of these types, and what writes the call."""
-        key = (function.value, kinds)
+        key = (function, kinds)
         if key not in self._resolved:
-            kind = function.type or self._typing.resolve_value_type(function.value)
-            signature = kind.get_call_type(self._typing, kinds, {})
-            if signature is None:
-                raise TypeError(f"{function.value} does not take {kinds}")
+            kind, signature = _signature(self._typing, function, kinds)
             self._resolved[key] = signature, self.context.get_function(kind, signature)
         return self._resolved[key]
+
+
+@functools.lru_cache(4096)
+def _signature(typing: Any, function: Known, kinds: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return the type of a function, and its signature for arguments of some types."""
+    kind = function.type or typing.resolve_value_type(function.value)
+    signature = kind.get_call_type(typing, kinds, {})
+    if signature is None:
+        raise TypeError(f"{function.value} does not take {kinds}")
+    return kind, signature
 
 
 def _is_small(value: Any) -> bool:
