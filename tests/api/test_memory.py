@@ -17,7 +17,7 @@ from tests.conftest import Device
 from tests.sampling import DEEP
 
 MEBI = 2**20
-SHAPES = 10_000 if DEEP else 1_500
+SHAPES = 10_000 if DEEP else 2_000
 
 MANY_SHAPES = """
 import os, sys
@@ -35,7 +35,7 @@ with minijit.debug.count() as counts:
     for size in range(1, int(sys.argv[1]) + 1):
         y = f(np.ones(size, np.float32))
         assert y.shape == (size,)
-        if size == 500:
+        if size == 1000:
             before = resident()
 assert f.stats()["signatures"] == 256
 print(counts["trace"], resident() - before)
