@@ -14,7 +14,7 @@ from typing import Any
 
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.statements import Function
-from minijit.backends.frontend.values import Known, Typed
+from minijit.backends.frontend.values import FrontendError, Known, Retyped, Typed
 
 __all__ = ["Toolkit", "kernel_function"]
 
@@ -86,7 +86,10 @@ def _body(toolkit: Toolkit, arity: int) -> Any:
         numba = Numba(toolkit.types, context, builder)
         function = Function(numba, kernel.names, _locator(builder))
         function.bind(kernel.tree, list(map(Typed, signature.args, values)))
-        function.run(kernel.tree.body)
+        try:
+            function.run(kernel.tree.body)
+        except Retyped as found:
+            raise FrontendError(f"{found.name} has two types, which {found.kind} holds") from None
         return context.get_dummy_value()
 
     def typing(*kinds: Any) -> tuple[Any, Any]:

@@ -12,7 +12,14 @@ from typing import Any
 from minijit.backends.frontend.expressions import Expressions
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.sources import Definition, definition, free_names
-from minijit.backends.frontend.values import FrontendError, Known, Operand, Typed, Unsupported
+from minijit.backends.frontend.values import (
+    FrontendError,
+    Known,
+    Operand,
+    Retyped,
+    Typed,
+    Unsupported,
+)
 
 __all__ = ["Function"]
 
@@ -20,8 +27,10 @@ __all__ = ["Function"]
 class Function(Expressions):
     """One function: the kernel, or a device function that is written in its place.
 
-    A variable lies in a slot of the stack, of the type that it is first assigned; LLVM moves all
-    slots into registers.
+    A variable lies in a slot of the stack; LLVM moves all slots into registers. Its type is that of
+    what it is first assigned. Another type later makes it another variable where everything after
+    sees that one; inside a branch or a loop of a device function, where it does not, the function
+    begins again with the type that holds both, and a kernel is refused.
     """
 
     def __init__(
@@ -41,6 +50,8 @@ class Function(Expressions):
         self._names = dict(names)
         self._locate = locate
         self._slots: dict[str, Typed] = {}
+        self._wider: dict[str, Any] = {}
+        self._depth = 0
         self._loops: list[tuple[Any, Any]] = []
         self._end: Any = None
         self._results: list[str] | None = None
@@ -59,16 +70,15 @@ class Function(Expressions):
         """Give a variable a value of its type."""
         builder = self.numba.builder
         slot = self._slots.get(name)
-        if slot is None:
-            value = self.numba.typed(operand)
-            kind = self.numba.context.get_value_type(value.type)
+        value = self.numba.typed(operand)
+        if slot is None or (value.type != slot.type and not self._depth):
+            kind = self._wider.get(name, value.type)
             with builder.goto_entry_block():
-                place = builder.alloca(kind, name=name)
-            slot = self._slots[name] = Typed(value.type, place)
-            builder.store(value.value, place)
-            return
-        if isinstance(operand, Typed) and operand.type != slot.type:
-            raise TypeError(f"{name} is {slot.type} and would become {operand.type}")
+                place = builder.alloca(self.numba.context.get_value_type(kind), name=name)
+            slot = self._slots[name] = Typed(kind, place)
+        wider = self.numba.unified(slot.type, value.type)
+        if wider != slot.type and isinstance(operand, Typed):
+            raise Retyped(name, wider)
         builder.store(self.numba.cast(operand, slot.type), slot.value)
 
     # Statements.
@@ -84,7 +94,7 @@ class Function(Expressions):
                 self._locate(statement)
             try:
                 self._statement(statement)
-            except FrontendError:
+            except (FrontendError, Retyped):
                 raise
             except Exception as error:
                 where = f"line {statement.lineno}: {ast.unparse(statement)}"
@@ -145,7 +155,9 @@ class Function(Expressions):
         for block, body in ((then, node.body), (other, node.orelse)):
             if body:
                 builder.position_at_end(block)
+                self._depth += 1
                 self.run(body)
+                self._depth -= 1
                 if not self._ended:
                     builder.branch(end)
                     reached = True
@@ -161,7 +173,9 @@ class Function(Expressions):
         builder.branch(test)
         builder.position_at_end(test)
         self._loops.append((step, end))
+        self._depth += 1
         yield test, body, step, end
+        self._depth -= 1
         self._loops.pop()
         if not self._ended:
             builder.branch(step)
@@ -218,9 +232,20 @@ class Function(Expressions):
         tree = definition(function.__code__)
         if tree is None:
             return None
-        callee = Function(self.numba, free_names(function))
-        callee.bind(tree, operands)
-        return callee.result(tree)
+        wider: dict[str, Any] = {}
+        block = self.numba.builder.block
+        before = len(block.instructions), len(block.function.blocks)
+        while True:
+            callee = Function(self.numba, free_names(function))
+            callee._wider = wider
+            try:
+                callee.bind(tree, operands)
+                return callee.result(tree)
+            except Retyped as found:
+                wider[found.name] = found.kind
+                del block.instructions[before[0] :], block.function.blocks[before[1] :]
+                block.terminator = None
+                self.numba.builder.position_at_end(block)
 
     def bind(self, tree: Definition, operands: Sequence[Operand]) -> None:
         """Name the arguments; those that are assigned to later are variables from the start."""

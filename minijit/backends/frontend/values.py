@@ -9,11 +9,20 @@ import ast
 import dataclasses
 from typing import Any
 
-__all__ = ["FrontendError", "Known", "Operand", "Typed", "Unsupported"]
+__all__ = ["FrontendError", "Known", "Operand", "Retyped", "Typed", "Unsupported"]
 
 
 class FrontendError(RuntimeError):
     """Code that cannot be compiled; the message quotes its statement."""
+
+
+class Retyped(Exception):
+    """A variable of a device function turned out to need a wider type: it has to begin again."""
+
+    def __init__(self, name: str, kind: Any) -> None:
+        """Say which, and the type that holds all of its values."""
+        super().__init__(name, kind)
+        self.name, self.kind = name, kind
 
 
 class Unsupported(RuntimeError):

@@ -38,8 +38,23 @@ def halves(x: Any, count: Any) -> Any:
     return x, steps
 
 
+@numba.njit
+def power(x: Any, count: Any) -> Any:
+    result = x
+    for _ in range(count):
+        result = result * x
+    return result
+
+
+@numba.njit
+def both(x: Any) -> Any:
+    y = x * x
+    x = x * 0.1
+    return x + y
+
+
 square = numba.njit(lambda x: x * x)
-HELPERS = {"clamped": clamped, "halves": halves, "square": square}
+HELPERS = {"clamped": clamped, "halves": halves, "square": square, "power": power, "both": both}
 
 
 def module(body: str) -> str:
@@ -142,6 +157,14 @@ BODIES = {
         out[2] = math.isfinite(x[2])
     """,
     "device functions": "for k in range(n):\n    out[k] = clamped(x[k], 0.25, 0.5) + square(x[k])",
+    "variables become wider": """
+        out[0] = power(int32(7), 20)
+        out[1] = power(float32(1.5), n)
+        if n > 2:
+            out[2] = power(uint8(200), n)
+        out[3] = both(float32(x[0]))
+    """,
+    "another type, another variable": "v = n\nout[0] = v\nv = x[0] / 3\nout[1] = v",
     "several results": "v, k = halves(x[0], n)\nout[0] = v\nout[1] = k",
 }
 
@@ -163,7 +186,7 @@ def test_kernels_mean_what_numba_makes_of_their_text(body: str) -> None:
         ("out[0] = [1.0][0]", "line 2: out[0] = [1.0][0]\nList"),
         ("for v in x: out[0] = v", "Name is not"),
         ("for k in range(0, 4, n): out[k] = k", "step of a range"),
-        ("v = 1\nv = x[0]", "line 3: v = x[0]\nv is int64"),
+        ("v = 1\nif n > 2:\n    v = x[0]", "v has two types, which float64 holds"),
         ("out[0] = w", "nothing is called w"),
         ("out[0] = x[0](1)", "Call"),
         ("out[0] = x[0] & 1", "and_"),
