@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from minijit.tools.budget import Budget
-from minijit.tools.systems import System, in_a_line
+from minijit.tools.system import System
+from minijit.tools.systems import in_a_line
 from minijit.tools.timing import Clock, copies_beyond, first_call, interleaved_medians, repeated
 from minijit.tools.workloads import Workload, as_tuple, largest_error
 
@@ -69,6 +70,7 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
     error: dict[str, float] = {}
     failed: dict[str, str] = {}
     skipped: dict[str, str] = {}
+    written = 0
     for system in compared:
         refusal = "" if system.name == "minijit" else budget.refusal(system.name)
         if refusal:
@@ -80,6 +82,7 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
             with budget.first_call(system.name):
                 result, taken = first_call(call)
             outputs = [system.get(output) for output in as_tuple(result)]
+            written = sum(output.nbytes for output in outputs)
             error[system.name] = largest_error(outputs, reference)
         # One system that cannot run a workload must not cost the figures of the others.
         except Exception as raised:
@@ -94,7 +97,7 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
     seconds = budget.for_timing(len(calls))
     medians = interleaved_medians(calls, seconds, _clocks(compared), raised_later)
     failed |= {name: in_a_line(raised) for name, raised in raised_later.items()}
-    size = sum(x.nbytes for x in inputs) + sum(4 * out.size for out in reference)
+    size = sum(x.nbytes for x in inputs) + written
     milliseconds = {name: median * 1e3 for name, median in medians.items()}
     return Row(workload.name, workload.kind, size, milliseconds, first, error, failed, skipped)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 import minijit
-from minijit.tools.systems import System, systems
+from minijit.tools.system import System
+from minijit.tools.systems import systems
 from minijit.tools.timing import first_call, interleaved_medians, repeated
 from minijit.tools.workloads import Workload, as_tuple, find, largest_error
 

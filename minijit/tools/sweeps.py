@@ -1,8 +1,10 @@
-"""What bench runs on a GPU: every kind of kernel over sizes that fill one, or tiny ones."""
+"""What bench runs beside the common workloads: every kind of kernel, over sizes of a device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from minijit.tools import workloads as w
 from minijit.tools.workloads import Workload, normal, positive
@@ -74,6 +76,40 @@ def sweeps(sizes: Sizes) -> tuple[Workload, ...]:
         Workload("softmax 48x100", "small", w.softmax, normal((48, 100))),
         Workload("layernorm 8x1024", "small", w.layernorm, normal((8, 1024), (1024,), (1024,))),
     )  # fmt: skip
+
+
+_WHOLE = 1e-9
+_HALF = 2e-3
+
+CPU = (
+    Workload("saxpy chain 30M", "elementwise", w.saxpy_chain, normal((), *[(30_000_000,)] * 2)),
+    Workload("swiglu 4M", "elementwise", w.swiglu, normal((1 << 22,), (1 << 22,))),
+    Workload("swiglu f16 4M", "elementwise", w.swiglu,
+             normal((1 << 22,), (1 << 22,), dtype=np.float16), _HALF),
+    Workload("gelu f64 1M", "elementwise", w.gelu, normal((1 << 20,), dtype=np.float64)),
+    Workload("integers 4M", "elementwise", w.integer_chain,
+             w.whole((1 << 22,), (1 << 22,)), _WHOLE),
+    Workload("polar 1M", "elementwise", w.polar, normal((1 << 20,), (1 << 20,))),
+    Workload("power law 1M", "elementwise", w.power_law, positive((1 << 20,))),
+    Workload("differences 4M", "elementwise", w.differences, normal((1 << 22,))),
+    Workload("add transpose 2048x2048", "elementwise", w.add_transpose, normal((2048, 2048))),
+    Workload("rotary 8x1024x128", "elementwise", w.rotary,
+             normal((8, 1024, 128), (1024, 128), (1024, 128))),
+    Workload("softmax 65536x32", "row", w.softmax, normal((65536, 32))),
+    Workload("softmax f64 2048x512", "row", w.softmax, normal((2048, 512), dtype=np.float64)),
+    Workload("layernorm 16384x100", "row", w.layernorm, normal((16384, 100), (100,), (100,))),
+    Workload("layernorm f16 4096x768", "row", w.layernorm,
+             normal((4096, 768), (768,), (768,), dtype=np.float16), 4 * _HALF),
+    Workload("argmax 4096x1024", "row", w.where_largest, normal((4096, 1024)), _WHOLE),
+    Workload("logistic loss 30M", "full", w.logistic_loss, normal(*[(30_000_000,)] * 2)),
+    Workload("max 30M", "full", w.largest, normal((30_000_000,))),
+    Workload("standardise 100000x16", "column", w.standardise, normal((100_000, 16)), 1e-4),
+    Workload("column sum int32 4096x1024", "column", w.column_sum, w.whole((4096, 1024)), _WHOLE),
+    Workload("middle axis 64x128x512", "column", w.middle_statistics, normal((64, 128, 512))),
+    Workload("gelu 1000", "small", w.gelu, normal((1000,))),
+    Workload("layernorm 8x1024", "small", w.layernorm, normal((8, 1024), (1024,), (1024,))),
+)  # fmt: skip
+"""Other shapes, sizes and dtypes than those of ``WORKLOADS``."""
 
 
 def spread(workloads: tuple[Workload, ...], step: int = 3) -> tuple[Workload, ...]:

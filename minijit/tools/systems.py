@@ -8,57 +8,18 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 import minijit
 from minijit.backends.registry import get_backend
+from minijit.tools.numexpr import numexpr_system
+from minijit.tools.system import Compared, NotHereError, System
 from minijit.tools.timing import Clock, device_clock, host_clock
 
 Device = Literal["cpu", "cuda", "cuda-emulated"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda", "cuda-emulated")
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """One way to run a workload.
-
-    Attributes:
-        name: Heads its column.
-        version: Printed with the results.
-        prepare: Makes of `function(xp, *inputs)` a function of the inputs alone.
-        put: Moves a NumPy array to where the system computes.
-        wait: Returns when a result is complete.
-        get: Brings one output back as a NumPy array.
-        clock: Times it; events of CuPy's stream see only what is launched on that stream.
-    """
-
-    name: str
-    version: str
-    prepare: Callable[[Callable[..., Any]], Any]
-    put: Callable[[Any], Any]
-    wait: Callable[[Any], Any]
-    get: Callable[[Any], Any]
-    clock: Clock = host_clock
-
-
-class NotHereError(Exception):
-    """A system cannot run on this machine or device; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """The systems of a run.
-
-    Attributes:
-        systems: The eager one first, minijit last.
-        absent: Those that cannot run here, each with the reason.
-    """
-
-    systems: tuple[System, ...]
-    absent: dict[str, str]
 
 
 def systems(device: Device) -> Compared:
@@ -68,7 +29,7 @@ def systems(device: Device) -> Compared:
         ImportError: `device` is `cuda` and CuPy is not installed.
     """
     if device == "cpu":
-        absent, found = _found({"jax": lambda: _jax(device)})
+        absent, found = _found({"numexpr": numexpr_system, "jax": lambda: _jax(device)})
         ours = _minijit(np, np.asarray, np.asarray, host_clock)
         return Compared((_numpy(), *found, ours), absent)
     if device == "cuda-emulated":
@@ -177,6 +138,8 @@ def _jax(device: Device) -> System:
     jax = importlib.import_module("jax")
     if (jax.default_backend() == "cpu") != (device == "cpu"):
         raise NotHereError(f"installed for {jax.default_backend()}")
+    # Else it would take float64 for float32; Python's numbers take the type of the arrays anyway.
+    jax.config.update("jax_enable_x64", True)
     # On a GPU it multiplies matrices with 10 bits unless told; the others take float32 whole.
     jax.config.update("jax_default_matmul_precision", "highest")
     jnp = importlib.import_module("jax.numpy")

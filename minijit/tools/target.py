@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minijit.tools.machine import available_threads, find_driver
-from minijit.tools.sweeps import GPU, TINY, spread, sweeps
-from minijit.tools.systems import Compared, Device, systems
+from minijit.tools.sweeps import CPU, GPU, TINY, spread, sweeps
+from minijit.tools.system import Compared
+from minijit.tools.systems import Device, systems
 from minijit.tools.timing import device_cache, device_copy_bandwidth, host_copy_bandwidth
 from minijit.tools.workloads import WORKLOADS, Workload
 
@@ -51,7 +52,8 @@ def target(device: Device) -> Target:
     """
     if device == "cpu":
         machine, note = f"{available_threads()} CPU threads", ""
-        return Target(device, machine, note, host_copy_bandwidth(), 0, systems(device), WORKLOADS)
+        copy, all_of_them = host_copy_bandwidth(), (*WORKLOADS, *CPU)
+        return Target(device, machine, note, copy, 0, systems(device), all_of_them)
     if device == "cuda-emulated":
         machine = "Emulated CUDA device of compute capability 9.0"
         return Target(device, machine, EMULATED, None, 0, systems(device), sweeps(TINY))

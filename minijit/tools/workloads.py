@@ -26,7 +26,7 @@ class Workload:
         name: Unique, with the size in it.
         kind: What dominates it; the summary is made by kind.
         function: `function(xp, *inputs)` returns an array or a tuple of arrays.
-        inputs: Makes the inputs, float32, from a random generator.
+        inputs: Makes the inputs from a random generator.
         tolerance: Largest difference from float64 NumPy, relative to the largest value.
     """
 
@@ -174,9 +174,78 @@ def scale_and_shift(xp: Any, x: Array) -> Array:
     return xp.add(x * 2.0, 1.0)
 
 
-def normal(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+def swiglu(xp: Any, x: Array, y: Array) -> Array:
+    """SwiGLU (Shazeer, 2020): a sigmoid-weighted unit times a gate."""
+    return x / (1.0 + xp.exp(-x)) * y
+
+
+def logistic_loss(xp: Any, x: Array, y: Array) -> Array:
+    """Mean of the logistic loss, in the form that does not overflow."""
+    return xp.mean(xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(x, 0.0) - x * y)
+
+
+def integer_chain(xp: Any, x: Array, y: Array) -> Array:
+    """Arithmetic and a choice on integers."""
+    return xp.where(x > y, 3 * x - y, xp.minimum(x, 7) + xp.abs(y))
+
+
+def add_transpose(xp: Any, x: Array) -> Array:
+    """`x + x.T`: one of the two is read across its rows."""
+    return x + xp.transpose(x)
+
+
+def differences(xp: Any, x: Array) -> Array:
+    """Differences of neighbours: two views of one array, one of them unaligned."""
+    return (x[1:] - x[:-1]) * 0.5
+
+
+def standardise(xp: Any, x: Array) -> Array:
+    """Each column with mean zero and deviation one."""
+    mean = xp.mean(x, axis=0)
+    deviation = xp.sqrt(xp.mean((x - mean) * (x - mean), axis=0))
+    return (x - mean) / (deviation + 1e-6)
+
+
+def middle_statistics(xp: Any, x: Array) -> Array:
+    """Normalised along the middle axis."""
+    mean = xp.mean(x, axis=1, keepdims=True)
+    return (x - mean) / xp.sqrt(xp.mean((x - mean) * (x - mean), axis=1, keepdims=True) + 1e-5)
+
+
+def rotary(xp: Any, x: Array, cosine: Array, sine: Array) -> Array:
+    """Rotary position embedding (Su et al., 2021): the halves of each row turned in pairs."""
+    half = x.shape[-1] // 2
+    turned = xp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    return x * cosine + turned * sine
+
+
+def polar(xp: Any, radius: Array, angle: Array) -> tuple[Array, Array]:
+    """Cartesian coordinates of polar ones."""
+    return radius * xp.cos(angle), radius * xp.sin(angle)
+
+
+def power_law(xp: Any, x: Array) -> Array:
+    """A power that is no whole number."""
+    return 0.7 * x**2.4 + 0.1
+
+
+def where_largest(xp: Any, x: Array) -> Array:
+    """The place of the largest of each row."""
+    return xp.argmax(x, axis=-1)
+
+
+def normal(
+    *shapes: tuple[int, ...], dtype: Any = np.float32
+) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
     """Return what makes an array of normally distributed numbers for each shape."""
-    return lambda rng: tuple(rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
+    return lambda rng: tuple(
+        np.asarray(rng.standard_normal(shape, dtype=np.float32), dtype) for shape in shapes
+    )
+
+
+def whole(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+    """Return what makes an array of int32 numbers from -100 to 99 for each shape."""
+    return lambda rng: tuple(rng.integers(-100, 100, shape, dtype=np.int32) for shape in shapes)
 
 
 def positive(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:

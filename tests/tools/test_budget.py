@@ -12,7 +12,8 @@ import pytest
 from minijit.tools import budget as module
 from minijit.tools.budget import Budget
 from minijit.tools.comparison import measure, small_call
-from minijit.tools.systems import System, systems
+from minijit.tools.system import System
+from minijit.tools.systems import systems
 from minijit.tools.workloads import find
 
 
