@@ -1,4 +1,4 @@
-"""`python -m minijit bench`: every workload checked, then timed beside NumPy (or CuPy) and its peers.
+"""`python -m minijit bench`: every workload checked, then timed beside NumPy or CuPy, and peers.
 
 All figures of a run are taken in that run, in turn; ratios between runs mean nothing.
 """

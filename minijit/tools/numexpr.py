@@ -90,8 +90,15 @@ def numexpr_system() -> System:
 def _expressions(
     function: Callable[..., Any], inputs: tuple[Any, ...]
 ) -> tuple[list[str], dict[str, Any], bool]:
-    """Return one expression for each result, their constants, and whether results are a tuple."""
+    """Return one expression for each result, their constants, and whether results are a tuple.
+
+    Raises:
+        NotHereError: the function is not elementwise, or does what numexpr has no function for.
+    """
     constants: dict[str, Any] = {}
     terms = [_Term(f"x{place}", constants, x.dtype) for place, x in enumerate(inputs)]
-    results = function(np, *terms)
+    try:
+        results = function(np, *terms)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise NotHereError("has no expression for it") from error
     return [term.text for term in as_tuple(results)], constants, isinstance(results, tuple)

@@ -35,7 +35,7 @@ class System:
 
 
 class NotHereError(Exception):
-    """A system cannot run on this machine or device; the message says why."""
+    """A system cannot run here, or not this workload; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
