@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -107,6 +108,27 @@ def test_a_block_is_for_the_thread_that_opens_it(own: Config) -> None:
 
         assert in_thread(nested) == (True, inside)
     assert own.version == other
+
+
+def test_threads_that_switch_all_the_time_see_their_own_options(own: Config) -> None:
+    seen: list[int] = []
+
+    def switch(number: int) -> None:
+        options = {"checks": number >= 2, "debug_nans": number % 2 == 1}
+        for _ in range(2500):
+            with own.override(**options):
+                assert {"checks": own.checks, "debug_nans": own.debug_nans} == options
+            assert (own.checks, own.debug_nans) == (False, False)
+        seen.append(number)
+
+    before = own.settings
+    threads = [threading.Thread(target=switch, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [0, 1, 2, 3]
+    assert own.settings == before
 
 
 def test_an_update_is_for_all_threads_and_stays(own: Config) -> None:

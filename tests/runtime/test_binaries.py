@@ -235,19 +235,56 @@ def test_the_launch_path_is_kept_as_kernels_are(tmp_path: Path) -> None:
     assert cold[1] == warm[1] == ["lambda_kernel", "launch_path"]
 
 
-def test_a_changed_callee_gives_its_new_result_after_a_restart(tmp_path: Path) -> None:
-    program = """
-        import json
-        import numpy as np
-        import minijit
-        import callee
+_HELPER = """
+import numpy as np
+SCALE = {n}
+TABLE = np.array([{n}, 1.0], np.float32)
+def helper(x): return x * {n}
+def outer(x): return helper(x)
+short = lambda x: x * {n}
+class Model:
+    rate = {n}
+    def call(self, x): return x * self.rate
+    @staticmethod
+    def fixed(x): return x * {n}
+def closed(number={n}):
+    return lambda x: x * number
+def defaulted(x, number={n}): return x * number
+"""
+_CALLERS = {
+    "a helper": "helper.helper(x)",
+    "a helper's helper": "helper.outer(x)",
+    "a lambda": "helper.short(x)",
+    "a global of another module": "x * helper.SCALE",
+    "an imported number": "x * SCALE",
+    "an array": "x * helper.TABLE[0]",
+    "an attribute of a class": "x * helper.Model.rate",
+    "a method": "helper.Model().call(x)",
+    "a static method": "helper.Model.fixed(x)",
+    "a closure": "helper.closed()(x)",
+    "a default": "helper.defaulted(x)",
+    "a branch": "minijit.lax.cond(x > 0, helper.helper, lambda x: x, x)",
+}
 
-        print(json.dumps(float(minijit.jit(callee.f)(np.float32(3)))))
-    """
-    module = tmp_path / "callee.py"
-    for factor in (2, 5, 2):
-        module.write_text(f"def g(x):\n    return x * {factor}\n\ndef f(x):\n    return g(x) + 1\n")
-        assert _run(program, tmp_path, "cpu") == 3 * factor + 1
+
+def test_edits_give_their_new_results_after_a_restart(tmp_path: Path) -> None:
+    functions = "\n".join(f"    {name!r}: lambda x: {body}," for name, body in _CALLERS.items())
+    program = f"""
+import json
+import numpy as np
+import minijit
+import helper
+from helper import SCALE
+
+functions = {{
+{functions}
+}}
+print(json.dumps({{name: float(minijit.jit(f)(np.float32(3))) for name, f in functions.items()}}))
+"""
+    module = tmp_path / "helper.py"
+    for number in (2, 5, 2):
+        module.write_text(_HELPER.format(n=number))
+        assert _run(program, tmp_path, "cpu") == dict.fromkeys(_CALLERS, 3.0 * number)
 
 
 def _run(program: str, folder: Path, target: str) -> Any:

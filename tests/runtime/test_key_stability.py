@@ -99,3 +99,23 @@ def test_programs_that_differ_a_little_have_other_keys(name: str, target: str) -
     one, other = (list(keys(function, [x], backend)) for function in NEAR[name])
     assert one
     assert one != other
+
+
+def near(count: int) -> Iterator[tuple[Callable[[Any], Any], Any]]:
+    """Programs that differ from each other in one constant, dtype or layout."""
+    dtypes = (np.float16, np.float32, np.float64, np.int16, np.int32, np.int64)
+    for number in range(count):
+        constant = np.float32(1.0 + number * 2.0**-20)
+        yield lambda x, c=constant: x * c, np.ones(40, np.float32)
+    for dtype in dtypes:
+        for x in (np.ones(40, dtype), np.ones((40, 3), dtype)[:, 0], np.ones(40, dtype)[::-1]):
+            yield lambda x: x + x, x
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_no_two_of_many_near_programs_share_a_key(target: str) -> None:
+    backend = get_backend("cpu") if target == "cpu" else CudaBackend(cc=(9, 0))
+    programs = list(near(500))
+    assert len(programs) > 500
+    found = [" ".join(keys(function, [x], backend)) for function, x in programs]
+    assert len(set(found)) == len(found)
