@@ -9,23 +9,27 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.primitive import Kind, Monoid, Primitive, Scalar, unsupported
-from minijit.lowering.kernel_ir import Kernel, Level, Map, Operand, Reduce, Statement, Value
+from minijit.lowering.kernel_ir import Index, Kernel, Level, Map, Operand, Reduce, Statement, Value
 
 __all__ = ["expand_positions"]
 
 _EXTREMES = {"argmax": "max", "argmin": "min"}
-_INT64 = np.dtype(np.int64)
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
-def _where_equal(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    after_all = np.int64(np.iinfo(np.int64).max)
+def _where_equal(position_dtype: np.dtype[Any]) -> Callable[[np.dtype[Any]], Callable[..., Any]]:
+    narrow: Any = position_dtype.type
+    after_all = narrow(np.iinfo(position_dtype).max)
 
-    def place(value: Any, extreme: Any, position: Any) -> Any:
-        # NaN is the extreme when there is one, and the first NaN is the answer.
-        found = (value == extreme) | ((value != value) & (extreme != extreme))
-        return position if found else after_all
+    def make(dtype: np.dtype[Any]) -> Callable[..., Any]:
+        def place(value: Any, extreme: Any, position: Any) -> Any:
+            # Where there is a NaN it is the extreme, and the first NaN is the answer.
+            found = (value == extreme) | (value != value)
+            return narrow(position) if found else after_all
 
-    return place
+        return place
+
+    return make
 
 
 def _nothing(*args: Any, **params: Any) -> Any:
@@ -49,9 +53,14 @@ def _internal(
     )
 
 
-_place_p = _internal(
-    "place_of", "The position where a value is the extreme, else the largest int64.", _where_equal
-)
+_PLACES = {
+    dtype: _internal(
+        f"place_{dtype.name}",
+        f"The position where a value is the extreme, else the largest {dtype.name}.",
+        _where_equal(dtype),
+    )
+    for dtype in (_INT32, _INT64)
+}
 _same_p = _internal("same", "The value itself.", lambda dtype: lambda value: value)
 
 
@@ -63,7 +72,16 @@ def _first(dtype: np.dtype[Any]) -> Callable[..., Any]:
     return lambda x, y: min(x, y)
 
 
-_FIRST = Monoid("min", _first, lambda dtype: (np.int64(np.iinfo(np.int64).max),))
+_FIRST = Monoid("min", _first, lambda dtype: (dtype.type(np.iinfo(dtype).max),))
+
+
+def _position_dtype(kernel: Kernel, position: Operand) -> np.dtype[Any]:
+    """Return int32 where it holds every position of the kernel: a vector has twice as many."""
+    for statement in kernel.statements:
+        if isinstance(statement, Index) and statement.out == position:
+            _, last = statement.index.bounds(kernel.extents)
+            return _INT32 if last < np.iinfo(_INT32).max else _INT64
+    return _INT64
 
 
 def expand_positions(kernel: Kernel) -> Kernel:
@@ -86,7 +104,10 @@ def expand_positions(kernel: Kernel) -> Kernel:
         if statement.monoid.result == 0:
             body.append(Map(out, _same_p, (extreme,), {}, line))
             continue
-        place = Value(f"{out.name}_place", _INT64, Level.CELL)
-        body.append(Map(place, _place_p, (value, extreme, position), {}, line))
-        body.append(Reduce(out, _FIRST, (place,), (_INT64,), line))
+        dtype = _position_dtype(kernel, position)
+        place = Value(f"{out.name}_place", dtype, Level.CELL)
+        first = Value(f"{out.name}_first", dtype, Level.ROW)
+        body.append(Map(place, _PLACES[dtype], (value, extreme, position), {}, line))
+        body.append(Reduce(first, _FIRST, (place,), (dtype,), line))
+        body.append(Map(out, _same_p, (first,), {}, line))
     return dataclasses.replace(kernel, body=tuple(body))

@@ -169,6 +169,24 @@ def test_reductions_run_in_vectors(monoid: str, pattern: str, cols: int, dtype: 
     assert re.search(rf"\bv?{pattern}{kind}\b", vector_loop(build.kernel()))
 
 
+def positions(cols: int) -> Kernel:
+    build = Builder((4,), (cols,))
+    build.store(build.reduce("argmax", build.load([cols, 1]), build.index([0, 1])), [1])
+    return build.kernel("positions")
+
+
+def test_positions_are_searched_in_vectors_as_wide_as_those_of_the_values() -> None:
+    code = llvm_code(emit_cpu(positions(1000)))
+    assert re.search(r"@llvm\.smin\.v\d+i32", code)
+    assert not re.search(r"<\d+ x i64>", code)
+
+
+@pytest.mark.parametrize(("cols", "kind"), [((1 << 31) - 1, "int32"), (1 << 31, "int64")])
+def test_positions_are_as_wide_as_a_row_needs(cols: int, kind: str) -> None:
+    source = emit_cpu(positions(cols))
+    assert f"min_v2_first = {kind}({np.iinfo(kind).max})" in source.text
+
+
 @x86
 @pytest.mark.parametrize("monoid", ["sum", "max"])
 def test_column_reductions_run_in_vectors(monoid: str) -> None:
