@@ -20,6 +20,7 @@ from minijit.lowering.cells import cells_of
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.lowering.products import loop_products
+from minijit.runtime.dataflow import dataflow_graph
 from minijit.runtime.pipeline import optimize, plan_partition
 from minijit.runtime.tactics import tactics_of
 
@@ -31,6 +32,7 @@ __all__ = [
     "LibraryStep",
     "LoopReport",
     "count",
+    "dataflow",
     "explain_fusion",
     "kernel_report",
     "subscribe",
@@ -187,6 +189,24 @@ def _bodies(eqn: JaxprEqn) -> list[tuple[str, Jaxpr]]:
 
 def _title(eqn: JaxprEqn) -> str:
     return f"{eqn.primitive.name}  # {eqn.source}"
+
+
+def dataflow(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return how values flow through ``function`` for these arguments, a ``networkx.MultiDiGraph``.
+
+    A node for each input, operation and result: ``kind``, ``label``; operations have ``source``,
+    the user's line, and ``steps``, the numbers of the kernels and library calls that compute them
+    (none for a view, several where it is computed again). An edge for each use of a value: its
+    ``type``, its ``bytes``, and ``stored``, whether it goes through memory.
+
+    Args:
+        function: A function, jitted or not.
+        *args: Its arguments.
+        **kwargs: Its arguments by name.
+    """
+    jitted = function if isinstance(function, Jitted) else jit(function)
+    jaxpr = jitted.lower(*args, **kwargs).jaxpr
+    return dataflow_graph(jaxpr, backend_of(flatten((args, kwargs))[0]))
 
 
 def kernel_report(

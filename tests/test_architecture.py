@@ -32,7 +32,7 @@ OWNERS = {
     "cupy": ("minijit/backends/cuda/", "minijit/tools/"),
     "cupy_backends": ("minijit/backends/cuda/",),
     "cuda": ("minijit/backends/cuda/", "minijit/tools/"),
-    "networkx": ("minijit/tools/",),
+    "networkx": ("minijit/runtime/dataflow.py",),
     "numba": ("minijit/backends/", "kernels/"),
     "llvmlite": ("minijit/backends/", "kernels/", "minijit/tools/"),
     "minijit.kernels": ("minijit/lowering/", "minijit/backends/", "kernels/"),
