@@ -39,12 +39,12 @@ def coalesce(kernel: Kernel) -> Kernel:
     cols = range(len(kernel.rows), len(kernel.extents))
     ordered = any(isinstance(s, Reduce) and s.monoid.position for s in walk(kernel.body))
     ragged = kernel.ragged is not None
-    row_groups = _groups(kernel, rows[:-1] if ragged else rows, reorder=True)
+    row_groups = _groups(kernel, rows[1:] if ragged else rows, reorder=True)
     col_groups = _groups(kernel, cols, reorder=not ordered)
     if cols and not col_groups:
         col_groups = [tuple(cols)]  # a reduction of one value is one all the same
     if ragged:
-        row_groups.append((rows[-1],))
+        row_groups.insert(0, (0,))
         col_groups = [tuple(cols)]
     groups = row_groups + col_groups
     # A merged dimension is walked with the stride of its fastest part.

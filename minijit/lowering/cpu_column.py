@@ -189,7 +189,7 @@ class _Column:
         extent = kernel.extents[dim]
         if kernel.ragged is None:
             return str(extent)
-        return f"min({extent}, {kernel.ragged} - {extent}*i{len(kernel.rows) - 1})"
+        return f"min({extent}, {kernel.ragged} - {extent}*i0)"
 
     def _segment(self, stack: contextlib.ExitStack, dim: int, limit: str) -> str:
         extent = self.kernel.extents[dim]

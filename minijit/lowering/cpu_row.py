@@ -95,8 +95,7 @@ def _columns(emitter: CpuEmitter, inner: int) -> str:
     extent = kernel.extents[inner]
     if kernel.ragged is None:
         return str(extent)
-    block = f"i{len(kernel.rows) - 1}"
-    return f"min({extent}, {kernel.ragged} - {extent}*{block})"
+    return f"min({extent}, {kernel.ragged} - {extent}*i0)"
 
 
 def _segment(emitter: CpuEmitter, stack: contextlib.ExitStack, inner: int) -> str:

@@ -11,10 +11,10 @@ import math
 
 from minijit.lowering.cuda_emitter import VECTOR_BYTES
 from minijit.lowering.cuda_launch import unrolled_lanes
-from minijit.lowering.kernel_ir import Kernel, Load, Store, walk
-from minijit.lowering.stages import Staging, stage_kernel
+from minijit.lowering.kernel_ir import Kernel, Store
+from minijit.lowering.stages import Staging, accesses, reads_along_rows, stage_kernel
 
-__all__ = ["Geometry", "accesses", "choose_geometry", "power_of_two", "reads_along_rows"]
+__all__ = ["Geometry", "choose_geometry", "power_of_two"]
 
 WARP = 32
 _FEW_ROWS = 264
@@ -90,30 +90,6 @@ def choose_geometry(
     else:
         geometry = _rows(rows, cols, chunk, max(most, chunk))
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
-
-
-def accesses(kernel: Kernel) -> list[Load | Store]:
-    """Return the loads and stores that differ from column to column, in loops and branches too."""
-    cols = frozenset(range(len(kernel.rows), len(kernel.extents)))
-    return [
-        node
-        for node in walk(kernel.body)
-        if isinstance(node, Load | Store) and cols & set(node.index.dims)
-    ]
-
-
-def reads_along_rows(kernel: Kernel) -> bool:
-    """Whether more bytes lie side by side along the last row dimension than along columns."""
-    if not kernel.rows or not kernel.cols:
-        return False
-    votes = 0
-    for access in accesses(kernel):
-        size = kernel.buffers[access.buffer].dtype.itemsize
-        if abs(access.index.stride(len(kernel.extents) - 1)) == 1:
-            votes -= size
-        elif abs(access.index.stride(len(kernel.rows) - 1)) == 1:
-            votes += size
-    return votes > 0
 
 
 def _chunk(kernel: Kernel, most: int) -> int:

@@ -12,13 +12,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.cuda_geometry import (
-    WARP,
-    Geometry,
-    accesses,
-    power_of_two,
-    reads_along_rows,
-)
+from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_product import ProductWriter, has_products, rows_part
 from minijit.lowering.cuda_rings import RingEmitter
@@ -36,6 +30,7 @@ from minijit.lowering.kernel_ir import (
 )
 from minijit.lowering.places import places_of
 from minijit.lowering.source import KernelSource
+from minijit.lowering.stages import accesses, reads_along_rows
 from minijit.lowering.structure import Lanes, Same, Steps, Structure
 from minijit.lowering.structure_writer import StructureWriter
 

@@ -62,7 +62,7 @@ class _RowEmitter(ReducingEmitter):
         """Write the place of the thread, and how many columns a ragged row has."""
         super().place()
         if self.ragged:
-            line, block = self.writer.line, self.dims[len(self.kernel.rows) - 1]
+            line, block = self.writer.line, self.dims[0]
             left = f"{self.kernel.ragged} - {block}*{self.cols}"
             line(f"limit = {self.integer(f'min({self.cols}, {left})')}")
 

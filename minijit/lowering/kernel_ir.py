@@ -136,7 +136,7 @@ class Kernel:
         buffers: The pointer arguments, inputs first.
         arguments: The scalar arguments, passed after the pointers.
         body: The statements in an order in which every value is computed before it is used.
-        ragged: When not None, the last row dimension counts blocks of the (then single) column
+        ragged: When not None, the first row dimension counts blocks of the (then single) column
             dimension: the cell exists where ``block * cols[0] + col < ragged``.
         steps: Number of steps of each loop, in the order of their numbers; 1 where none is known.
             Sums of products are numbered with them, and have as many steps as terms.

@@ -27,10 +27,12 @@ from minijit.lowering.kernel_ir import (
     Value,
 )
 from minijit.lowering.lower import Lowered
+from minijit.lowering.stages import reads_along_rows
 
 __all__ = ["split_reduction"]
 
-_BLOCK = 1 << 14  # columns of a block: long enough to stream, short enough for many blocks
+_BLOCK = 1 << 14  # cells of a block: enough to stream, few enough for many blocks
+_ABREAST = 32  # rows that are read side by side where they are neighbours in memory
 _MOST_BLOCKS = 1 << 10  # partial results of a row, which one block of the second kernel combines
 
 
@@ -45,15 +47,17 @@ def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
 
 
 class _Splitter:
-    """Both halves number dimensions alike: rows, blocks, and in the first a block's columns."""
+    """The first half counts blocks, then rows, then a block's columns: rows stay neighbours."""
 
     def __init__(self, lowered: Lowered) -> None:
         self.lowered = lowered
         self.kernel = kernel = coalesce(lowered.kernel)
         self.rows = len(kernel.rows)
         *outer, last = kernel.cols
-        length = min(last, max(_BLOCK, -(-last // _MOST_BLOCKS)))
-        self.blocks = (*outer, -(-last // length))
+        self.columnar = reads_along_rows(kernel)
+        abreast = min(math.prod(kernel.rows), _ABREAST) if self.columnar else 1
+        length = min(last, max(_BLOCK // abreast, -(-last // _MOST_BLOCKS)))
+        self.blocks = (-(-last // length), *outer)
         self.columns = length
         self.ragged = last if last % length else None
         self.reduces = [s for s in kernel.statements if isinstance(s, Reduce)]
@@ -70,23 +74,23 @@ class _Splitter:
 
     def first(self) -> Lowered:
         """Return the kernel of the parts; it also stores whatever belongs to single cells."""
-        last = len(self.kernel.extents) - 1
-        replaced = {d: Affine(0, ((d, 1),)) for d in range(last)}
-        replaced[last] = Affine(0, ((last, self.columns), (last + 1, 1)))
+        last, count = len(self.kernel.extents) - 1, len(self.blocks)
+        moved = [*range(count, count + self.rows), *range(1, count)]
+        replaced = {old: Affine(0, ((new, 1),)) for old, new in enumerate(moved)}
+        replaced[last] = Affine(0, ((0, self.columns), (last + 1, 1)))
         body: list[Statement] = []
         renamed: dict[Value, Value] = {}
-        row_dims = self.rows + len(self.blocks)
         for statement in self.kernel.statements:
             if statement in self.late and not isinstance(statement, Reduce):
                 continue
             if isinstance(statement, Reduce):
                 body += self._partials(statement, renamed)
             elif not (isinstance(statement, Store) and statement.level is not Level.CELL):
-                body.append(_reindexed(statement, replaced, row_dims, renamed))
+                body.append(_reindexed(statement, replaced, last + 1, renamed))
         kernel = dataclasses.replace(
             self.kernel,
             name=f"{self.kernel.name}_partial",
-            rows=(*self.kernel.rows, *self.blocks),
+            rows=(*self.blocks, *self.kernel.rows),
             cols=(self.columns,),
             buffers=(*self.kernel.buffers, *self._partial_buffers(Role.OUTPUT)),
             body=tuple(body),
@@ -106,7 +110,7 @@ class _Splitter:
                 args: list[Operand] = []
                 for dtype in statement.accumulators:
                     value = Value(f"p{fresh}", dtype, Level.CELL)
-                    body.append(Load(value, start + fresh, self._partial_index(flat=True)))
+                    body.append(Load(value, start + fresh, self._partial_index(first=False)))
                     args.append(value)
                     fresh += 1
                 totals = _totals(statement)
@@ -137,17 +141,22 @@ class _Splitter:
             monoid = dataclasses.replace(reduce.monoid, result=component)
             statements.append(dataclasses.replace(reduce, out=out, monoid=monoid, args=args))
             buffer = len(self.kernel.buffers) + position + component
-            statements.append(Store(buffer, self._partial_index(flat=False), out, Level.ROW))
+            statements.append(Store(buffer, self._partial_index(first=True), out, Level.ROW))
         return statements
 
-    def _partial_index(self, *, flat: bool) -> Affine:
-        """Return the place of a row's block among the parts; ``flat``: blocks are one dimension."""
-        count = math.prod(self.blocks)
-        extents = (*self.kernel.rows, *((count,) if flat else self.blocks))
+    def _partial_index(self, *, first: bool) -> Affine:
+        """Return the place of a row's part in one of the halves, as the second reads them fast."""
+        blocks = list(enumerate(self.blocks if first else (math.prod(self.blocks),)))
+        rows = list(enumerate(self.kernel.rows))
+        if first:
+            rows = [(dim + len(blocks), extent) for dim, extent in rows]
+        else:
+            blocks = [(self.rows, extent) for _, extent in blocks]
+        dims = blocks + rows if self.columnar else rows + blocks
         terms, step = [], 1
-        for dim in reversed(range(len(extents))):
-            terms.append((step, Affine.dim(dim, extents[dim])))
-            step *= extents[dim]
+        for dim, extent in reversed(dims):
+            terms.append((step, Affine.dim(dim, extent)))
+            step *= extent
         return Affine.total(terms)
 
     def _partial_buffers(self, role: Role) -> tuple[Buffer, ...]:

@@ -19,10 +19,20 @@ from minijit.lowering.kernel_ir import (
     Statement,
     Store,
     Value,
+    walk,
 )
 from minijit.lowering.source import held_dtype
 
-__all__ = ["Stage", "Staging", "indices", "operands", "stage_kernel", "value_dims"]
+__all__ = [
+    "Stage",
+    "Staging",
+    "accesses",
+    "indices",
+    "operands",
+    "reads_along_rows",
+    "stage_kernel",
+    "value_dims",
+]
 
 EXPENSIVE_FLOPS = 4
 """An operation above this is not computed twice."""
@@ -111,9 +121,33 @@ def value_dims(kernel: Kernel) -> dict[Value, frozenset[int]]:
             # A ragged row holds fewer cells in its last block, whatever is reduced.
             found &= rows
             if kernel.ragged is not None:
-                found |= {len(kernel.rows) - 1}
+                found |= {0}
         dims[statement.out] = found
     return dims
+
+
+def accesses(kernel: Kernel) -> list[Load | Store]:
+    """Return the loads and stores that differ from column to column, in loops and branches too."""
+    cols = frozenset(range(len(kernel.rows), len(kernel.extents)))
+    return [
+        node
+        for node in walk(kernel.body)
+        if isinstance(node, Load | Store) and cols & set(node.index.dims)
+    ]
+
+
+def reads_along_rows(kernel: Kernel) -> bool:
+    """Whether more bytes lie side by side along the last row dimension than along columns."""
+    if not kernel.rows or not kernel.cols:
+        return False
+    votes = 0
+    for access in accesses(kernel):
+        size = kernel.buffers[access.buffer].dtype.itemsize
+        if abs(access.index.stride(len(kernel.extents) - 1)) == 1:
+            votes -= size
+        elif abs(access.index.stride(len(kernel.rows) - 1)) == 1:
+            votes += size
+    return votes > 0
 
 
 class _Choice:

@@ -121,20 +121,20 @@ def test_reduction_over_a_middle_axis(middle: int) -> None:
 def test_ragged_blocks_of_a_long_reduction(size: int) -> None:
     block = 4096
     blocks = -(-size // block)
-    build = Builder((2, blocks), (block,), ragged=size)
-    x = build.load([size, block, 1], size=2 * size)
-    build.store(build.reduce("sum", x), [blocks, 1])
-    build.store(build.reduce("max", x), [blocks, 1])
-    build.store(build.reduce("sum", constant(1.0)), [blocks, 1])
+    build = Builder((blocks, 2), (block,), ragged=size)
+    x = build.load([block, size, 1], size=2 * size)
+    build.store(build.reduce("sum", x), [2, 1])
+    build.store(build.reduce("max", x), [2, 1])
+    build.store(build.reduce("sum", constant(1.0)), [2, 1])
     check(build.kernel(), tolerance=1e-4)
 
 
 def test_ragged_columns() -> None:
     size, block, lanes = 1000, 300, 64
     blocks = -(-size // block)
-    build = Builder((lanes, blocks), (block,), ragged=size)
-    x = build.load([1, block * lanes, lanes], size=size * lanes)
-    build.store(build.reduce("sum", x), [blocks, 1])
+    build = Builder((blocks, lanes), (block,), ragged=size)
+    x = build.load([block * lanes, 1, lanes], size=size * lanes)
+    build.store(build.reduce("sum", x), [lanes, 1])
     assert check(build.kernel(), tolerance=1e-4).schedule.startswith("column")
 
 

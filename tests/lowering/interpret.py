@@ -99,7 +99,7 @@ class _Run:
         self.grid = np.indices(self.kernel.extents)
         self.live = np.ones(self.kernel.extents, bool)
         if self.kernel.ragged is not None:
-            block, column = self.grid[len(self.kernel.rows) - 1], self.grid[-1]
+            block, column = self.grid[0], self.grid[-1]
             self.live = block * self.kernel.cols[0] + column < self.kernel.ragged
         self.steps = [0] * len(self.kernel.steps)
         self.values: dict[Value, Array] = {}

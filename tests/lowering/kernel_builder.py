@@ -158,7 +158,7 @@ def evaluate(
     row_axes = len(kernel.rows)
     exists = np.ones(extents, bool)
     if kernel.ragged is not None:
-        exists = grid[row_axes - 1] * kernel.cols[0] + grid[row_axes] < kernel.ragged
+        exists = grid[0] * kernel.cols[0] + grid[row_axes] < kernel.ragged
     values: dict[Value, Any] = {}
     outputs = {
         n: np.zeros(b.size, b.dtype) for n, b in enumerate(kernel.buffers) if b.role is Role.OUTPUT

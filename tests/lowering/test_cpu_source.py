@@ -120,10 +120,10 @@ def test_rows_take_the_order_of_the_output_in_memory() -> None:
 
 
 def test_blocks_of_ragged_kernels_stay_apart() -> None:
-    build = Builder((2, 3, 4), (8,), ragged=30)
-    build.store(build.reduce("sum", build.load([90, 30, 8, 1])), [12, 4, 1])
+    build = Builder((4, 2, 3), (8,), ragged=30)
+    build.store(build.reduce("sum", build.load([8, 90, 30, 1])), [6, 3, 1])
     kernel = coalesce(build.kernel())
-    assert (kernel.rows, kernel.cols) == ((6, 4), (8,))
+    assert (kernel.rows, kernel.cols) == ((4, 6), (8,))
 
 
 def vector_loop(kernel: Kernel) -> str:
