@@ -86,12 +86,12 @@ def test_few_long_rows_are_split(name: str, passes: int) -> None:
     assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
 
 
-@pytest.mark.parametrize("columns", [5, 16, 40])
-def test_few_long_columns_are_split(columns: int) -> None:
+@pytest.mark.parametrize(("columns", "most"), [(5, 1.8), (16, 1.01), (40, 1.01)])
+def test_few_long_columns_are_split(columns: int, most: float) -> None:
     report = of(column_sums, normal(40_000, columns))
     assert len(report.kernels) == 2
-    # Neighbouring columns are read together however few there are.
-    assert report.bytes <= 1.1 * (40_000 * columns * 4)
+    # Neighbouring columns are read together; of five, rows begin inside of sectors.
+    assert report.bytes <= most * (40_000 * columns * 4)
 
 
 def column_sums(xp: Any, x: Any) -> Any:
