@@ -42,6 +42,14 @@ _SHORT = 8
 """An innermost loop of at most as many trips is unrolled rather than run in vectors."""
 
 
+_INTERLEAVE = 4
+"""Vectors that are worked on at a time where one alone would wait for its own results."""
+_CHAINS = (16, 1000)
+"""Flops of kernels that gain: shorter ones fill a processor, longer ones compile for too long."""
+_LONG = 128
+"""Trips from which on a loop has work for so many vectors."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
     """How the rows of a kernel are cut into units, and walked inside one.
@@ -209,8 +217,21 @@ class CpuEmitter(Emitter):
             tuple(self.scratch),
             trips <= _SHORT,
             tuple(self.sizes.values()),
+            _interleave(kernel) if self.sizes or trips >= _LONG else 0,
         )
         return KernelSource(kernel, text, self.names, schedule, launch)
+
+
+def _interleave(kernel: Kernel) -> int:
+    """Return how many vectors long innermost loops should work on at a time; 0 is no opinion.
+
+    The operations of one element depend on each other, and LLVM interleaves only short loops. A
+    polynomial then runs at the latency of its steps: a window of instructions that a processor
+    looks ahead of holds no more than one or two iterations of the loop.
+    """
+    flops = sum(node.op.flops for node in walk(kernel.body) if isinstance(node, Map))
+    least, most = _CHAINS
+    return _INTERLEAVE if least < flops <= most else 0
 
 
 def _scalar_function(make: Callable[..., Any], dtype: np.dtype[Any]) -> Symbol:

@@ -39,6 +39,8 @@ class CpuLaunch:
             its last parameters, each an int64.
         unroll: Whether the compiler may unroll loops: worth it where the innermost one is too
             short for vectors; else it would unroll loops that are to become vectors.
+        interleave: How many vectors an innermost loop works on at a time; 0 lets the compiler
+            choose.
     """
 
     units: int
@@ -46,6 +48,7 @@ class CpuLaunch:
     scratch: tuple[Scratch, ...] = ()
     unroll: bool = False
     sizes: tuple[int, ...] = ()
+    interleave: int = 0
 
     @property
     def scratch_bytes(self) -> int:

@@ -158,6 +158,33 @@ def test_exp_runs_in_vectors(dtype: type) -> None:
     assert "call" not in code
 
 
+def hyperbolic(rows: int, times: int = 1) -> Kernel:
+    build = Builder((rows,))
+    value = build.load([1])
+    for _ in range(times):
+        value = build.map("tanh", value)
+    build.store(value, [1])
+    return build.kernel()
+
+
+def quotients(kernel: Kernel) -> int:
+    """How many vectors of quotients the code of a kernel with one division computes."""
+    return len(re.findall(r"= fdiv <\d+ x float>", llvm_code(emit_cpu(kernel))))
+
+
+@pytest.mark.parametrize("rows", [100, 4096])
+def test_several_vectors_of_a_long_chain_are_computed_at_a_time(rows: int) -> None:
+    assert quotients(hyperbolic(rows)) >= 4
+
+
+def test_vectors_of_short_loops_chains_and_of_very_long_chains_are_left_to_llvm() -> None:
+    build = Builder((4096,))
+    build.store(build.map("add", build.load([1]), build.load([1])), [1])
+    for kernel in (build.kernel(), hyperbolic(20), hyperbolic(4096, times=100)):
+        assert emit_cpu(kernel).launch.interleave == 0
+    assert quotients(hyperbolic(20)) < 4
+
+
 @x86
 @pytest.mark.parametrize(("monoid", "pattern"), [("sum", "addp"), ("max", "maxp"), ("min", "minp")])
 @pytest.mark.parametrize("cols", [64, 1000, 100_000])

@@ -66,7 +66,8 @@ class CpuBackend:
         """Return the types of the scratch arrays, and what the optimiser may do."""
         launch: CpuLaunch = source.launch
         scratch = [[array.dtype.name, array.length] for array in launch.scratch]
-        return {"scratch": scratch, "unroll": launch.unroll}
+        hints = {"unroll": launch.unroll, "interleave": launch.interleave}
+        return {"scratch": scratch} | hints
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""

@@ -110,7 +110,8 @@ def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
 
     filename = f"<minijit {source.kernel.name}>"
     toolkit = Toolkit(types, intrinsic)
-    return kernel_function(toolkit, source.text, resolve_all(source.names), filename)
+    names, launch = resolve_all(source.names), source.launch
+    return kernel_function(toolkit, source.text, names, filename, launch.interleave)
 
 
 def _optimised(source: KernelSource) -> Any:

@@ -38,6 +38,7 @@ class _Kernel:
 
     tree: ast.FunctionDef
     names: Mapping[str, Known]
+    interleave: int
 
 
 _compiled: ContextVar[_Kernel] = ContextVar("_compiled")
@@ -45,7 +46,7 @@ _compiled: ContextVar[_Kernel] = ContextVar("_compiled")
 
 @contextlib.contextmanager
 def kernel_function(
-    toolkit: Toolkit, text: str, names: Mapping[str, Any], filename: str
+    toolkit: Toolkit, text: str, names: Mapping[str, Any], filename: str, interleave: int = 0
 ) -> Iterator[FunctionType]:
     """Yield what Numba is given to compile, inside the ``with`` statement, in place of a kernel.
 
@@ -54,6 +55,7 @@ def kernel_function(
         text: A module: one function without defaults.
         names: The globals of the module.
         filename: What debug information calls the text.
+        interleave: How many vectors an innermost loop works on at a time; 0 lets LLVM choose.
 
     Raises:
         FrontendError: from inside the compiler, for text that it cannot compile.
@@ -63,7 +65,7 @@ def kernel_function(
     listed = ", ".join(argument.arg for argument in tree.args.args)
     module = {"body": _body(toolkit, len(tree.args.args)), "__name__": __name__}
     exec(compile(f"def {tree.name}({listed}): body({listed})", filename, "exec"), module)
-    kernel = _Kernel(tree, {name: Known(value) for name, value in names.items()})
+    kernel = _Kernel(tree, {name: Known(value) for name, value in names.items()}, interleave)
     token = _compiled.set(kernel)
     # Numba wants to see the lines that it makes debug information for.
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
@@ -84,7 +86,7 @@ def _body(toolkit: Toolkit, arity: int) -> Any:
     def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kernel = _compiled.get()
         numba = Numba(toolkit.types, context, builder)
-        function = Function(numba, kernel.names, _locator(builder))
+        function = Function(numba, kernel.names, _locator(builder), kernel.interleave)
         function.bind(kernel.tree, list(map(Typed, signature.args, values)))
         try:
             function.run(kernel.tree.body)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
+
+from llvmlite import ir
 
 from minijit.backends.frontend.expressions import Expressions
 from minijit.backends.frontend.numba import Numba
@@ -38,6 +41,7 @@ class Function(Expressions):
         numba: Numba,
         names: Mapping[str, Operand],
         locate: Callable[[ast.stmt], None] | None = None,
+        interleave: int = 0,
     ) -> None:
         """Know the names of arguments and globals.
 
@@ -45,10 +49,12 @@ class Function(Expressions):
             numba: Types and writes single operations.
             names: What is known by name already.
             locate: Is told of each statement before it is written.
+            interleave: How many vectors an innermost loop works on at a time; 0 lets LLVM choose.
         """
         super().__init__(numba)
         self._names = dict(names)
         self._locate = locate
+        self._interleave = interleave
         self._slots: dict[str, Typed] = {}
         self._wider: dict[str, Any] = {}
         self._depth = 0
@@ -220,10 +226,21 @@ class Function(Expressions):
             by = numba.cast(stride, kind)
             following = builder.add(place, by, flags=("nsw",) if kind.signed else ())
             builder.store(following, counter)
-            builder.branch(test)
+            again = builder.branch(test)
+            if self._interleave and not any(map(_is_loop, _nodes(node.body))):
+                again.set_metadata("llvm.loop", self._hint())
             builder.position_at_end(body)
             self.assign(name, Typed(kind, place))
             self.run(node.body)
+
+    def _hint(self) -> Any:
+        """Return metadata of a loop; its first operand is itself, by which LLVM knows the loop."""
+        builder = self.numba.builder
+        count = ir.Constant(ir.IntType(32), self._interleave)
+        own = ["llvm.loop.interleave.count", count]
+        loop = builder.module.add_metadata([builder.block.name, own])
+        loop.operands = (loop, *loop.operands)
+        return loop
 
     # Functions.
 
@@ -287,6 +304,14 @@ class Function(Expressions):
             for name, value in zip(self._results, values, strict=True):
                 self.assign(name, value)
         builder.branch(self._end)
+
+
+def _nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    return itertools.chain.from_iterable(map(ast.walk, body))
+
+
+def _is_loop(node: ast.AST) -> bool:
+    return isinstance(node, ast.For | ast.While)
 
 
 def _is_stored(node: ast.Name) -> bool:
