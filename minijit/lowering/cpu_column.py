@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost
 from minijit.lowering.cpu_reduce import Accumulation, accumulation
-from minijit.lowering.kernel_ir import Kernel, Level, Reduce, Statement, Store, Value
+from minijit.lowering.kernel_ir import Kernel, Level, Load, Reduce, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, indices, operands, stage_kernel
 
@@ -18,9 +18,12 @@ _CHAIN = 256
 """Most elements that one float accumulator adds up before they go to its total."""
 _LANES = (64, 512)
 """Least and most rows of a tile: whole cache lines, accumulators that stay in the L1 cache."""
-_TILES = 16
-"""Tiles wanted along the vector dimension, so that several threads have work."""
+_TILES = 8
+"""Tiles wanted, so that several threads have work; fewer and wider ones read longer runs."""
 _KEPT_BYTES = 1 << 19
+"""Most bytes of a tile that later passes should find in the cache: half of a common L2 cache."""
+_AHEAD = 8
+"""Columns that are prefetched ahead: a tile's part of a column is too short for the hardware's."""
 
 
 def emit_column(kernel: Kernel, lane: int) -> KernelSource:
@@ -39,18 +42,29 @@ class _Column:
         self.kernel = kernel
         self.lane = lane
         self.emitter = CpuEmitter(kernel)
-        extent = kernel.rows[lane]
-        least, most = _LANES
-        wanted = -(-extent // _TILES // least) * least
-        self.width = min(extent, max(least, min(wanted, most)))
-        self.staging = stage_kernel(kernel, budget=_KEPT_BYTES // self.width)
         self.cells = math.prod(kernel.cols)
+        self.width = self._width()
+        self.staging = stage_kernel(kernel, budget=_KEPT_BYTES // self.width)
         self.per_row: set[Value] = self._per_row()
         self.accumulations = [
             [accumulation(reduce, self.cells, _CHAIN) for reduce in stage.reduces]
             for stage in self.staging.stages
         ]
         self.spilled = self._spilled()
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes that a row reads of its widest array."""
+        return self.cells * max(buffer.dtype.itemsize for buffer in self.kernel.buffers)
+
+    def _width(self) -> int:
+        """Return the number of rows of a tile."""
+        rows, (least, most) = self.kernel.rows, _LANES
+        extent = rows[self.lane]
+        tiles = -(-_TILES * extent // max(math.prod(rows), 1))
+        wanted = -(-extent // tiles // least) * least
+        near = _KEPT_BYTES // max(self._row_bytes, 1) // least * least
+        return min(extent, max(least, min(wanted, most, near or most)))
 
     def _per_row(self) -> set[Value]:
         """Return the row values that differ along the lane; results of reductions count as such."""
@@ -176,13 +190,13 @@ class _Column:
                     span = self._segment(stack, dim, span)
                 if flushed and position == len(cols) - 1:
                     with emitter.writer.block(f"for i{dim} in range({span}):"):
-                        self._cells(stage, accumulations)
+                        self._cells(stage, accumulations, dim)
                     with self._lanes():
                         for each in flushed:
                             each.flush(emitter, self._slot)
                     return
                 stack.enter_context(emitter.writer.block(f"for i{dim} in range({span}):"))
-            self._cells(stage, accumulations)
+            self._cells(stage, accumulations, cols[-1] if cols else None)
 
     def _columns(self, dim: int) -> str:
         kernel = self.kernel
@@ -202,8 +216,17 @@ class _Column:
         exact = extent % _CHAIN == 0 and self.kernel.ragged is None
         return f"{low}, {high}" if exact else f"{low}, min({high}, {limit})"
 
-    def _cells(self, stage: Stage, accumulations: Sequence[Accumulation]) -> None:
-        """Write the vector loop over the tile at one column."""
+    def _prefetch(self, statements: Sequence[Statement], dim: int) -> None:
+        """Write prefetches of what is loaded ``_AHEAD`` steps along ``dim`` further on."""
+        for statement in statements:
+            if isinstance(statement, Load) and self.kernel.extents[dim] > _AHEAD:
+                stride = statement.index.stride(dim)
+                adjacent = abs(statement.index.stride(self.lane)) == 1
+                if adjacent and abs(stride) > self.width and self.emitter.is_far(statement):
+                    self.emitter.prefetch(statement, _AHEAD * stride, self.lane)
+
+    def _cells(self, stage: Stage, accumulations: Sequence[Accumulation], dim: int | None) -> None:
+        """Write the vector loop over the tile at one column, a step of the loop over ``dim``."""
         emitter = self.emitter
         movable = not stage.reuses and not stage.keeps
         hoisted: list[Statement] = []
@@ -216,6 +239,9 @@ class _Column:
                 hoisted.append(statement)
         rest = [s for s in stage.cells if s not in hoisted]
         emitter.statements(hoisted)
+        cached = self.width * self._row_bytes <= _KEPT_BYTES and stage != self.staging.stages[0]
+        if dim is not None and not cached:
+            self._prefetch(rest, dim)
         with self._lanes():
             at = self._position()
             at = f"({at})" if "+" in at else at

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.graph.index import Affine
 from minijit.graph.primitive import Primitive
 from minijit.kernels.math import CPU_FUNCTIONS
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
@@ -42,6 +43,9 @@ _SHORT = 8
 """An innermost loop of at most as many trips is unrolled rather than run in vectors."""
 
 
+_FAR_BYTES = 1 << 20
+"""Smaller arrays are in a near cache anyway."""
+_LINE_BYTES = 64
 _INTERLEAVE = 4
 """Vectors that are worked on at a time where one alone would wait for its own results."""
 _CHAINS = (16, 1000)
@@ -130,6 +134,25 @@ class CpuEmitter(Emitter):
         if value.dtype.kind == "b":
             code = f"{self.type(np.dtype(np.uint8))}({code})"
         self.writer.line(f"{place} = {code}")
+
+    def is_far(self, access: Load | Store) -> bool:
+        """Whether an access is to an array too large for a near cache."""
+        buffer = self.kernel.buffers[access.buffer]
+        return buffer.size * buffer.dtype.itemsize >= _FAR_BYTES
+
+    def prefetch(self, access: Load | Store, jump: int, lane: int) -> None:
+        """Write prefetches of what rows ``low`` to ``high`` of ``lane`` access with unit stride.
+
+        Args:
+            access: The access.
+            jump: How many elements further on they will be by then.
+            lane: The dimension.
+        """
+        kind = "write" if isinstance(access, Store) else "read"
+        step = _LINE_BYTES // self.kernel.buffers[access.buffer].dtype.itemsize
+        place = self.index(access.index.plus(Affine(jump)))
+        with self.writer.block(f"for i{lane} in range(low, high, {step}):"):
+            self.writer.line(f"{self.helper(f'prefetch_{kind}')}(b{access.buffer}, {place})")
 
     def dims_of(self, statement: Statement) -> frozenset[int]:
         """Return the dimensions on which a statement depends."""

@@ -32,9 +32,6 @@ _SEGMENT = 2048
 """Columns of a segment of a float sum: some dozens for each lane of its vectors."""
 _RUN_BYTES = 1 << 10
 """Shorter runs of adjacent elements are not worth prefetching."""
-_FAR_BYTES = 1 << 20
-"""Smaller arrays are in a near cache anyway."""
-_LINE_BYTES = 64
 
 
 class LaneWriter(StructureWriter):
@@ -285,20 +282,14 @@ class LaneWriter(StructureWriter):
             for access in lanes.statements if isinstance(lanes, Lanes) else ():
                 if not isinstance(access, Load | Store) or self.inner is None or self.columns:
                     continue
-                buffer = self.kernel.buffers[access.buffer]
                 jump = access.index.stride(item.node.dim)
-                size = buffer.dtype.itemsize
+                size = self.kernel.buffers[access.buffer].dtype.itemsize
                 if (
                     abs(access.index.stride(self.inner)) == 1
                     and abs(jump) >= self._width >= _RUN_BYTES // size
-                    and buffer.size * size >= _FAR_BYTES
+                    and emitter.is_far(access)
                 ):
-                    kind = "write" if isinstance(access, Store) else "read"
-                    place = emitter.index(access.index.plus(Affine(jump)))
-                    lines = f"range(low, high, {_LINE_BYTES // size})"
-                    with emitter.writer.block(f"for i{self.inner} in {lines}:"):
-                        function = emitter.helper(f"prefetch_{kind}")
-                        emitter.writer.line(f"{function}(b{access.buffer}, {place})")
+                    emitter.prefetch(access, jump, self.inner)
 
 
 def _own_name(name: str) -> str:

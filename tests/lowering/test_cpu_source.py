@@ -224,6 +224,32 @@ def test_column_reductions_run_in_vectors(monoid: str) -> None:
     assert re.search(rf"\bv?{'add' if monoid == 'sum' else 'max'}ps\b", assembly(source))
 
 
+def deviations(shape: tuple[int, int]) -> str:
+    build = Builder((shape[1],), (shape[0],))
+    x = build.load([1, shape[1]])
+    away = build.map("sub", x, build.reduce("max", x))
+    build.store(build.reduce("sum", build.map("mul", away, away)), [1])
+    return emit_cpu(build.kernel()).text
+
+
+def test_columns_prefetch_what_no_cache_holds_yet() -> None:
+    assert deviations((8192, 512)).count("prefetch_read(b0, i0 + 512*i1 + 4096)") == 2
+    # The second pass finds a tile of so few columns in the cache.
+    assert deviations((512, 4096)).count("prefetch_read(") == 1
+    # Tiles of whole rows follow each other; small arrays are in the cache.
+    assert "prefetch" not in deviations((100_000, 16))
+    assert "prefetch" not in deviations((64, 512))
+
+
+def test_tiles_of_columns_are_wide_where_other_rows_make_enough_of_them() -> None:
+    build = Builder((64, 512), (128,))
+    build.store(build.reduce("sum", build.load([128 * 512, 1, 512])), [512, 1])
+    assert "64 units of 512 adjacent rows" in emit_cpu(build.kernel()).schedule
+    build = Builder((512,), (128,))
+    build.store(build.reduce("sum", build.load([1, 512])), [1])
+    assert "8 units of 64 adjacent rows" in emit_cpu(build.kernel()).schedule
+
+
 @x86
 @pytest.mark.parametrize("monoid", ["max", "min"])
 def test_columns_that_may_put_back_what_was_there_store_without_masks(monoid: str) -> None:
