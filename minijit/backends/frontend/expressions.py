@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 from minijit.backends.frontend.numba import Numba
+from minijit.backends.frontend.sources import device_code
 from minijit.backends.frontend.values import Known, Operand, Typed, Unsupported
 
-__all__ = ["Expressions", "operator_of"]
+__all__ = ["Expressions"]
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -37,13 +39,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_NUMBERS = int | float
 _BUILTINS = {"abs": abs, "bool": bool, "float": float, "int": int, "max": max, "min": min}
-
-
-def operator_of(node: ast.AST) -> Callable[..., Any]:
-    """Return the function of the module ``operator`` that an operator of the syntax stands for."""
-    return _OPERATORS[type(node)]
 
 
 class Expressions:
@@ -68,7 +64,7 @@ class Expressions:
     def evaluate(self, node: ast.expr) -> Operand:
         """Write an expression and return its value."""
         match node:
-            case ast.Constant():
+            case ast.Constant(value=int() | float()):
                 return Known(node.value)
             case ast.Name():
                 return self._name(node.id)
@@ -87,7 +83,7 @@ class Expressions:
                 return self.numba.attribute(self.evaluate(node.value), node.attr)
             case ast.IfExp():
                 ways = (lambda: self.evaluate(node.body), lambda: self.evaluate(node.orelse))
-                return self._choose(node.test, *ways)
+                return self._choose(self.condition(node.test), *ways)
             case ast.BoolOp():
                 return self._connect(node.op, node.values)
             case ast.Tuple():
@@ -96,19 +92,51 @@ class Expressions:
 
     def operate(self, op: ast.AST, *operands: Operand) -> Operand:
         """Return the result of an operator; that of known numbers is known."""
-        function = operator_of(op)
+        function = _OPERATORS.get(type(op))
+        if function is None:
+            raise Unsupported(op)
+        if function is operator.not_ and isinstance(operands[0], Known):
+            return Known(not operands[0].value)
         known = [o.value for o in operands if isinstance(o, Known)]
-        if len(known) == len(operands) and all(isinstance(v, _NUMBERS) for v in known):
-            return Known(function(*known))
+        if len(known) == len(operands) and all(type(v) in (int, float) for v in known):
+            result = function(*known)
+            if not _is_numbas(result, known, function):
+                raise Unsupported(op)
+            return Known(result)
         return self.numba.apply(function, *operands)
 
     def condition(self, node: ast.expr) -> Known | Typed:
         """Return a boolean: known, or one bit at run time."""
-        found = self._single(node)
-        if isinstance(found, Known):
-            return Known(bool(found.value))
+        return self._truth(self._single(node))
+
+    def join(self, ways: Sequence[tuple[Operand, Any]]) -> Operand:
+        """Return the value that depends on the block from which the current one is entered.
+
+        Args:
+            ways: All values, each with the block at whose end it is there.
+        """
+        if len(ways) == 1:
+            return ways[0][0]
+        tuples = [value if isinstance(value, tuple) else (value,) for value, _ in ways]
+        merged: list[Typed] = []
+        for parts in zip(*tuples, strict=True):
+            kinds = [self.numba.typed(part).type for part in parts]
+            kind = functools.reduce(self.numba.unified, kinds)
+            values: list[Any] = []
+            for part, (_, block) in zip(parts, ways, strict=True):
+                with self.numba.builder.goto_block(block):
+                    values.append(self.numba.cast(part, kind))
+            phi = self.numba.builder.phi(values[0].type)
+            for value, (_, block) in zip(values, ways, strict=True):
+                phi.add_incoming(value, block)
+            merged.append(Typed(kind, phi))
+        return tuple(merged) if isinstance(ways[0][0], tuple) else merged[0]
+
+    def _truth(self, operand: Known | Typed) -> Known | Typed:
+        if isinstance(operand, Known):
+            return Known(bool(operand.value))
         boolean = self.numba.types.boolean
-        return Typed(boolean, self.numba.cast(found, boolean))
+        return Typed(boolean, self.numba.cast(operand, boolean))
 
     def _single(self, node: ast.expr) -> Known | Typed:
         found = self.evaluate(node)
@@ -134,8 +162,8 @@ class Expressions:
             return Typed(kind, self.numba.cast(operands[0], kind))
         if function.value in (min, max):
             return self._extremum("<" if function.value is min else ">", *operands)
-        python = getattr(function.value, "py_func", function.value)
-        if isinstance(python, FunctionType) and function.type is None:
+        python = device_code(function.value)
+        if python is not None:
             result = self.inline(python, operands)
             if result is not None:
                 return result
@@ -148,61 +176,49 @@ class Expressions:
             return min(left, right, key=_number) if sign == "<" else max(left, right, key=_number)
         kind = numba.unified(numba.typed(left).type, numba.typed(right).type)
         if not isinstance(kind, numba.types.Integer):
-            raise TypeError(f"min and max are for integers, not {kind}")
+            raise TypeError(f"min and max are for integers here, not {kind}")
         compare = numba.builder.icmp_signed if kind.signed else numba.builder.icmp_unsigned
         values = numba.cast(left, kind), numba.cast(right, kind)
         return Typed(kind, numba.builder.select(compare(sign, *values), *values))
 
     def _connect(self, op: ast.boolop, nodes: list[ast.expr]) -> Operand:
-        """Write ``and`` or ``or``; what comes after the deciding condition is not evaluated."""
+        """Write ``and`` or ``or``: the operand that decides; none after it is evaluated."""
+        first = self._single(nodes[0])
         if len(nodes) == 1:
-            return self.condition(nodes[0])
-        first, rest = nodes[0], lambda: self._connect(op, nodes[1:])
-        if isinstance(op, ast.And):
-            return self._choose(first, rest, lambda: Known(False))
-        return self._choose(first, lambda: Known(True), rest)
+            return first
+        decided, open_ = lambda: first, lambda: self._connect(op, nodes[1:])
+        ways = (open_, decided) if isinstance(op, ast.And) else (decided, open_)
+        return self._choose(self._truth(first), *ways)
 
     def _choose(
-        self, test: ast.expr, chosen: Callable[[], Operand], otherwise: Callable[[], Operand]
+        self,
+        decides: Known | Typed,
+        chosen: Callable[[], Operand],
+        otherwise: Callable[[], Operand],
     ) -> Operand:
-        """Write ``chosen if test else otherwise``: only one of the two is evaluated."""
-        decides = self.condition(test)
+        """Write ``chosen if decides else otherwise``: only one of the two is evaluated."""
         if isinstance(decides, Known):
             return chosen() if decides.value else otherwise()
         builder = self.numba.builder
-        ways = [builder.append_basic_block(name) for name in ("chosen", "otherwise")]
+        blocks = [builder.append_basic_block(name) for name in ("chosen", "otherwise")]
         end = builder.append_basic_block("end")
-        builder.cbranch(decides.value, *ways)
-        found: list[tuple[Operand, Any]] = []
-        for way, write in ((ways[0], chosen), (ways[1], otherwise)):
-            builder.position_at_end(way)
-            found.append((write(), builder.block))
-        (left, _), (right, _) = found
-        pairs = zip(self._types(left), self._types(right), strict=True)
-        kinds = [self.numba.unified(*pair) for pair in pairs]
-        incoming: list[tuple[list[Any], Any]] = []
-        for value, block in found:
+        builder.cbranch(decides.value, *blocks)
+        ways: list[tuple[Operand, Any]] = []
+        for block, write in zip(blocks, (chosen, otherwise), strict=True):
             builder.position_at_end(block)
-            parts = value if isinstance(value, tuple) else (value,)
-            incoming.append((list(map(self.numba.cast, parts, kinds)), builder.block))
+            ways.append((write(), builder.block))
             builder.branch(end)
         builder.position_at_end(end)
-        merged = tuple(
-            self._merge(kind, [(values[place], block) for values, block in incoming])
-            for place, kind in enumerate(kinds)
-        )
-        return merged if isinstance(left, tuple) else merged[0]
+        return self.join(ways)
 
-    def _types(self, operand: Operand) -> list[Any]:
-        parts = operand if isinstance(operand, tuple) else (operand,)
-        return [self.numba.typed(part).type for part in parts]
 
-    def _merge(self, kind: Any, incoming: list[tuple[Any, Any]]) -> Typed:
-        """Return the value that depends on the block from which the current one was entered."""
-        merged = self.numba.builder.phi(incoming[0][0].type)
-        for value, block in incoming:
-            merged.add_incoming(value, block)
-        return Typed(kind, merged)
+def _is_numbas(result: Any, operands: Sequence[int | float], function: Callable[..., Any]) -> bool:
+    """Whether Numba's arithmetic has the result that Python's integers and floats gave."""
+    if isinstance(result, bool):
+        return True
+    if function is operator.truediv or any(isinstance(each, float) for each in operands):
+        return isinstance(result, float)
+    return isinstance(result, int) and -(1 << 63) <= result < 1 << 63
 
 
 def _number(known: Known) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.statements import Function
-from minijit.backends.frontend.values import FrontendError, Known, Retyped, Typed
+from minijit.backends.frontend.values import Known, Typed
 
 __all__ = ["Toolkit", "kernel_function"]
 
@@ -88,10 +88,7 @@ def _body(toolkit: Toolkit, arity: int) -> Any:
         numba = Numba(toolkit.types, context, builder)
         function = Function(numba, kernel.names, _locator(builder), kernel.interleave)
         function.bind(kernel.tree, list(map(Typed, signature.args, values)))
-        try:
-            function.run(kernel.tree.body)
-        except Retyped as found:
-            raise FrontendError(f"{found.name} has two types, which {found.kind} holds") from None
+        function.run(kernel.tree.body)
         return context.get_dummy_value()
 
     def typing(*kinds: Any) -> tuple[Any, Any]:

@@ -6,15 +6,31 @@ import functools
 import math
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minijit.backends.frontend.values import Known, Operand, Typed
 
-__all__ = ["Numba"]
+__all__ = ["Numba", "Place"]
 
 _SCALARS = (np.generic, int, float)
+
+
+class Place(NamedTuple):
+    """A place in the code of a function.
+
+    Attributes:
+        block: At whose end it is.
+        instructions: How many the block has.
+        blocks: How many the function has.
+        names: How many functions and variables the module has.
+    """
+
+    block: Any
+    instructions: int
+    blocks: int
+    names: int
 
 
 class Numba:
@@ -33,6 +49,24 @@ class Numba:
         self.builder = builder
         self._typing = context.typing_context
         self._resolved: dict[Any, tuple[Any, Any]] = {}
+
+    def place(self) -> Place:
+        """Return where the next instruction goes."""
+        block = self.builder.block
+        function = block.function
+        return Place(
+            block, len(block.instructions), len(function.blocks), len(function.module.globals)
+        )
+
+    def undo(self, place: Place) -> None:
+        """Take back what was written since; variables on the stack stay, unused."""
+        block = place.block
+        del block.instructions[place.instructions :], block.function.blocks[place.blocks :]
+        block.terminator = None
+        names = block.function.module.globals
+        for name in list(names)[place.names :]:
+            del names[name]
+        self.builder.position_at_end(block)
 
     def typed(self, operand: Operand) -> Typed:
         """Return an operand as a value at run time."""
@@ -65,11 +99,11 @@ class Numba:
         return self.context.cast(self.builder, given.value, given.type, kind)
 
     def unified(self, left: Any, right: Any) -> Any:
-        """Return the type that holds values of both types."""
+        """Return the type of numbers that holds values of both types."""
         if left == right:
             return left
         kind = self._typing.unify_types(left, right)
-        if kind is None:
+        if not isinstance(kind, (self.types.Number, self.types.Boolean)):
             raise TypeError(f"no type holds both {left} and {right}")
         return kind
 
@@ -128,6 +162,9 @@ class Numba:
     def _write(self, function: Known, kinds: Sequence[Any], operands: Sequence[Operand]) -> Typed:
         signature, implementation = self._resolve(function, tuple(kinds))
         arguments = list(map(self.cast, operands, map(self.types.unliteral, signature.args)))
+        constant = self.context.get_constant_generic
+        omitted = signature.args[len(operands) :]
+        arguments += [constant(self.builder, kind, kind.value) for kind in omitted]
         result = implementation(self.builder, arguments)
         if result is None:
             result = self.context.get_dummy_value()

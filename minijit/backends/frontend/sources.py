@@ -5,44 +5,49 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
 from minijit.backends.frontend.values import Known
 
-__all__ = ["Definition", "definition", "free_names"]
+__all__ = ["Definition", "definition", "device_code", "free_names"]
 
 Definition = ast.FunctionDef | ast.Lambda
 
-# What a device function may consist of to be inlined here; Numba compiles any other.
-_SYNTAX = (
-    ast.FunctionDef | ast.Lambda | ast.arguments | ast.arg | ast.Return | ast.Assign | ast.AugAssign
-    | ast.For | ast.While | ast.If | ast.Expr | ast.Break | ast.Continue | ast.Pass | ast.BoolOp
-    | ast.BinOp | ast.UnaryOp | ast.IfExp | ast.Compare | ast.Call | ast.Constant | ast.Attribute
-    | ast.Subscript | ast.Name | ast.Tuple | ast.expr_context | ast.boolop | ast.operator
-    | ast.unaryop | ast.cmpop
-)  # fmt: skip
+
+def device_code(value: Any) -> FunctionType | None:
+    """Return the function that Numba compiles for ``value`` as its text says, or None.
+
+    Declared signatures and types of variables cast, and fast mathematics changes results: such
+    functions are Numba's, as are functions that only it knows.
+    """
+    python = getattr(value, "py_func", None)
+    if not isinstance(python, FunctionType) or not getattr(value, "_can_compile", False):
+        return None
+    special = value.targetoptions.get("fastmath") or getattr(value, "locals", None)
+    return None if special else python
 
 
 @functools.lru_cache(1024)
 def definition(code: CodeType) -> Definition | None:
     """Return the tree of the function whose code this is, or None.
 
-    None stands for: its source is not there, or it uses what kernels do not.
+    None stands for: its text is not there or no longer the one it was made from, or it takes
+    arguments in other ways than by position.
     """
-    found = [node for node in _definitions(code.co_filename) if _is_of(node, code)]
+    linecache.checkcache(code.co_filename)
+    definitions, compiled = _parsed("".join(linecache.getlines(code.co_filename)))
+    found = [node for node in definitions if code in compiled and _is_of(node, code)]
     if len(found) != 1:
         return None
     (node,) = found
-    if isinstance(node, ast.FunctionDef):
-        # What decorates it is no part of what it does.
-        node = ast.FunctionDef(node.name, node.args, node.body, [], None, lineno=node.lineno)
     arguments = node.args
     plain = not (
         arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg
         or arguments.defaults
     )  # fmt: skip
-    return node if plain and all(isinstance(part, _SYNTAX) for part in ast.walk(node)) else None
+    return node if plain else None
 
 
 def free_names(function: FunctionType) -> dict[str, Known]:
@@ -57,10 +62,22 @@ def free_names(function: FunctionType) -> dict[str, Known]:
 
 
 @functools.lru_cache(64)
-def _definitions(filename: str) -> tuple[Definition, ...]:
-    text = "".join(linecache.getlines(filename))
-    nodes = ast.walk(ast.parse(text))
-    return tuple(node for node in nodes if isinstance(node, ast.FunctionDef | ast.Lambda))
+def _parsed(text: str) -> tuple[tuple[Definition, ...], frozenset[CodeType]]:
+    """Return the trees of all functions in a module's text, and the code of each."""
+    try:
+        tree = ast.parse(text)
+        module = compile(tree, "<text>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return (), frozenset()
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda))
+    return tuple(nodes), frozenset(_nested(module))
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _nested(constant)
 
 
 def _is_of(node: Definition, code: CodeType) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from llvmlite import ir
@@ -15,14 +15,7 @@ from llvmlite import ir
 from minijit.backends.frontend.expressions import Expressions
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.sources import Definition, definition, free_names
-from minijit.backends.frontend.values import (
-    FrontendError,
-    Known,
-    Operand,
-    Retyped,
-    Typed,
-    Unsupported,
-)
+from minijit.backends.frontend.values import FrontendError, Known, Operand, Typed, Unsupported
 
 __all__ = ["Function"]
 
@@ -32,8 +25,8 @@ class Function(Expressions):
 
     A variable lies in a slot of the stack; LLVM moves all slots into registers. Its type is that of
     what it is first assigned. Another type later makes it another variable where everything after
-    sees that one; inside a branch or a loop of a device function, where it does not, the function
-    begins again with the type that holds both, and a kernel is refused.
+    sees that one. Inside a branch or a loop, where it does not, it is refused: which type the
+    variable has at which place takes an analysis like Numba's own.
     """
 
     def __init__(
@@ -42,6 +35,7 @@ class Function(Expressions):
         names: Mapping[str, Operand],
         locate: Callable[[ast.stmt], None] | None = None,
         interleave: int = 0,
+        callers: tuple[CodeType, ...] = (),
     ) -> None:
         """Know the names of arguments and globals.
 
@@ -50,18 +44,18 @@ class Function(Expressions):
             names: What is known by name already.
             locate: Is told of each statement before it is written.
             interleave: How many vectors an innermost loop works on at a time; 0 lets LLVM choose.
+            callers: The device functions inside of which this one is written, and itself.
         """
         super().__init__(numba)
         self._names = dict(names)
         self._locate = locate
         self._interleave = interleave
+        self._callers = callers
         self._slots: dict[str, Typed] = {}
-        self._wider: dict[str, Any] = {}
         self._depth = 0
         self._loops: list[tuple[Any, Any]] = []
         self._end: Any = None
-        self._results: list[str] | None = None
-        self._single_result = True
+        self._results: list[tuple[Operand, Any]] = []
 
     # Names.
 
@@ -78,14 +72,12 @@ class Function(Expressions):
         slot = self._slots.get(name)
         value = self.numba.typed(operand)
         if slot is None or (value.type != slot.type and not self._depth):
-            kind = self._wider.get(name, value.type)
             with builder.goto_entry_block():
-                place = builder.alloca(self.numba.context.get_value_type(kind), name=name)
-            slot = self._slots[name] = Typed(kind, place)
-        wider = self.numba.unified(slot.type, value.type)
-        if wider != slot.type and isinstance(operand, Typed):
-            raise Retyped(name, wider)
-        builder.store(self.numba.cast(operand, slot.type), slot.value)
+                place = builder.alloca(self.numba.context.get_value_type(value.type), name=name)
+            slot = self._slots[name] = Typed(value.type, place)
+        if value.type != slot.type:
+            raise TypeError(f"{name} is {slot.type} and would become {value.type}")
+        builder.store(value.value, slot.value)
 
     # Statements.
 
@@ -100,7 +92,7 @@ class Function(Expressions):
                 self._locate(statement)
             try:
                 self._statement(statement)
-            except (FrontendError, Retyped):
+            except FrontendError:
                 raise
             except Exception as error:
                 where = f"line {statement.lineno}: {ast.unparse(statement)}"
@@ -115,6 +107,8 @@ class Function(Expressions):
             case ast.AugAssign():
                 before = self.evaluate(node.target)
                 self._store(node.target, self.operate(node.op, before, self.evaluate(node.value)))
+            case ast.Expr(value=ast.Constant()):
+                pass  # a docstring
             case ast.Expr():
                 self.evaluate(node.value)
             case ast.If():
@@ -128,7 +122,7 @@ class Function(Expressions):
             case ast.Continue():
                 self.numba.builder.branch(self._loops[-1][0])
             case ast.Return():
-                self._return(node)
+                self._leave(Known(None) if node.value is None else self.evaluate(node.value))
             case ast.Pass():
                 pass
             case _:
@@ -202,7 +196,7 @@ class Function(Expressions):
 
     def _for(self, name: str, node: ast.For) -> None:
         match node.iter:
-            case ast.Call(func=ast.Name(id="range"), keywords=[]):
+            case ast.Call(func=ast.Name(id="range"), keywords=[]) if self.load("range") is None:
                 bounds = list(map(self.evaluate, node.iter.args))
             case _:
                 raise Unsupported(node.iter)
@@ -245,24 +239,21 @@ class Function(Expressions):
     # Functions.
 
     def inline(self, function: FunctionType, operands: list[Operand]) -> Operand | None:
-        """Return the result of a device function, written here; None if it must be called."""
-        tree = definition(function.__code__)
+        """Return the result of a device function, written here; None if it is to be called."""
+        code = function.__code__
+        tree = None if code in self._callers else definition(code)
         if tree is None:
             return None
-        wider: dict[str, Any] = {}
-        block = self.numba.builder.block
-        before = len(block.instructions), len(block.function.blocks)
-        while True:
-            callee = Function(self.numba, free_names(function))
-            callee._wider = wider
-            try:
-                callee.bind(tree, operands)
-                return callee.result(tree)
-            except Retyped as found:
-                wider[found.name] = found.kind
-                del block.instructions[before[0] :], block.function.blocks[before[1] :]
-                block.terminator = None
-                self.numba.builder.position_at_end(block)
+        before = self.numba.place()
+        try:
+            names = free_names(function)
+            callee = Function(self.numba, names, callers=(*self._callers, code))
+            callee.bind(tree, operands)
+            return callee.result(tree)
+        except Exception:
+            # Numba can do it, or says best why nobody can.
+            self.numba.undo(before)
+            return None
 
     def bind(self, tree: Definition, operands: Sequence[Operand]) -> None:
         """Name the arguments; those that are assigned to later are variables from the start."""
@@ -281,28 +272,16 @@ class Function(Expressions):
         match tree.body:
             case [ast.Return(value=ast.expr() as value)]:
                 return self.evaluate(value)
-        builder = self.numba.builder
-        self._end = builder.append_basic_block("returned")
+        self._end = self.numba.builder.append_basic_block("returned")
         self.run(tree.body)
         if not self._ended:
-            if self._results is not None:
-                raise TypeError(f"{tree.name} returns a value on some ways only")
-            builder.branch(self._end)
-        builder.position_at_end(self._end)
-        if self._results is None:
-            return Known(None)
-        values = tuple(self._name(name) for name in self._results)
-        return values[0] if self._single_result else values
+            self._leave(Known(None))
+        self.numba.builder.position_at_end(self._end)
+        return self.join(self._results)
 
-    def _return(self, node: ast.Return) -> None:
+    def _leave(self, result: Operand) -> None:
         builder = self.numba.builder
-        if node.value is not None:
-            found = self.evaluate(node.value)
-            self._single_result = not isinstance(found, tuple)
-            values = found if isinstance(found, tuple) else (found,)
-            self._results = [f"return.{place}" for place in range(len(values))]
-            for name, value in zip(self._results, values, strict=True):
-                self.assign(name, value)
+        self._results.append((result, builder.block))
         builder.branch(self._end)
 
 

@@ -9,24 +9,18 @@ import ast
 import dataclasses
 from typing import Any
 
-__all__ = ["FrontendError", "Known", "Operand", "Retyped", "Typed", "Unsupported"]
+__all__ = ["FrontendError", "Known", "Operand", "Typed", "Unsupported"]
 
 
 class FrontendError(RuntimeError):
     """Code that cannot be compiled; the message quotes its statement."""
 
 
-class Retyped(Exception):
-    """A variable of a device function turned out to need a wider type: it has to begin again."""
-
-    def __init__(self, name: str, kind: Any) -> None:
-        """Say which, and the type that holds all of its values."""
-        super().__init__(name, kind)
-        self.name, self.kind = name, kind
-
-
 class Unsupported(RuntimeError):
-    """Generated code that is outside the language of kernels: a fault of a schedule."""
+    """Code that is outside the language of kernels.
+
+    Numba compiles a device function that has some; in a kernel it is a fault of a schedule.
+    """
 
     def __init__(self, node: ast.AST) -> None:
         """Say what was met."""
