@@ -23,15 +23,21 @@ def uninterrupted(work: Callable[[], _T]) -> _T:
         return work()
     results: list[_T] = []
     errors: list[BaseException] = []
+    done = threading.Event()
 
     def run(context: Any) -> None:
         try:
             results.append(context.run(work))
         except BaseException as error:
             errors.append(error)
+        finally:
+            done.set()
 
     thread = threading.Thread(target=run, args=(copy_context(),), name="minijit compiler")
     thread.start()
+    # Not only for the thread: interrupted there, Python takes it for one that has ended, and does
+    # not wait for it before it tears down what the work uses.
+    done.wait()
     thread.join()
     if errors:
         raise errors[0]

@@ -55,5 +55,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_work() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert not finished.is_set()
+    (worker,) = (each for each in threading.enumerate() if each.name == "minijit compiler")
+    assert worker.is_alive(), "else Python would end without it"
     go_on.set()
     assert finished.wait(20)

@@ -202,5 +202,5 @@ def launch_path(build: Build | None = None) -> LaunchPath:
         # A second one, made by a thread at the same time, must not replace the first.
         with _lock:
             if source not in _loaded:
-                _loaded[source] = LaunchPath(binary)
+                _loaded[source] = uninterrupted(partial(LaunchPath, binary))
     return _loaded[source]
