@@ -61,6 +61,10 @@ class _Column:
         """Return the number of rows of a tile."""
         rows, (least, most) = self.kernel.rows, _LANES
         extent = rows[self.lane]
+        loads = [s for s in self.kernel.statements if isinstance(s, Load)]
+        if any(abs(load.index.stride(self.lane)) > 1 for load in loads):
+            # Every row lies in a cache line of its own, which serves several columns.
+            return min(extent, least)
         tiles = -(-_TILES * extent // max(math.prod(rows), 1))
         wanted = -(-extent // tiles // least) * least
         near = _KEPT_BYTES // max(self._row_bytes, 1) // least * least

@@ -250,6 +250,13 @@ def test_tiles_of_columns_are_wide_where_other_rows_make_enough_of_them() -> Non
     assert "8 units of 64 adjacent rows" in emit_cpu(build.kernel()).schedule
 
 
+def test_tiles_of_rows_that_lie_apart_are_narrow() -> None:
+    build = Builder((512, 512), (32,))
+    away = build.map("sub", build.load([32, 0, 1]), build.load([0, 32, 1]))
+    build.store(build.reduce("sum", build.map("mul", away, away)), [512, 1])
+    assert "units of 64 adjacent rows" in emit_cpu(build.kernel()).schedule
+
+
 @x86
 @pytest.mark.parametrize("monoid", ["max", "min"])
 def test_columns_that_may_put_back_what_was_there_store_without_masks(monoid: str) -> None:
