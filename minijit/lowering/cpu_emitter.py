@@ -48,8 +48,8 @@ _FAR_BYTES = 1 << 20
 _LINE_BYTES = 64
 _INTERLEAVE = 4
 """Vectors that are worked on at a time where one alone would wait for its own results."""
-_CHAINS = (16, 1000)
-"""Flops of kernels that gain: shorter ones fill a processor, longer ones compile for too long."""
+_CHAINS = (16, 450)
+"""Flops of kernels that gain; longer ones would, too, but take half as long again to compile."""
 _LONG = 128
 """Trips from which on a loop has work for so many vectors."""
 

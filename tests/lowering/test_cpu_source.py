@@ -180,7 +180,7 @@ def test_several_vectors_of_a_long_chain_are_computed_at_a_time(rows: int) -> No
 def test_vectors_of_short_loops_chains_and_of_very_long_chains_are_left_to_llvm() -> None:
     build = Builder((4096,))
     build.store(build.map("add", build.load([1]), build.load([1])), [1])
-    for kernel in (build.kernel(), hyperbolic(20), hyperbolic(4096, times=100)):
+    for kernel in (build.kernel(), hyperbolic(20), hyperbolic(4096, times=20)):
         assert emit_cpu(kernel).launch.interleave == 0
     assert quotients(hyperbolic(20)) < 4
 
