@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 PRELUDE = """
-import os, signal, threading
+import contextlib, itertools, os, signal, threading
 import numpy as np
 import minijit
 from minijit.backends import registry
@@ -29,6 +29,25 @@ def in_child(work):
         finally:
             os._exit(code)
     return os.waitpid(child, 0)[1]
+
+@contextlib.contextmanager
+def meanwhile(work, threads=1):
+    # Threads that call work(1), work(2) ... for the length of the block.
+    stop = threading.Event()
+
+    def go_on():
+        for n in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(1)):
+            work(n)
+
+    started = [threading.Thread(target=go_on) for _ in range(threads)]
+    for thread in started:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in started:
+            thread.join()
 
 def right(got, want):
     if not np.array_equal(got, want):
@@ -93,19 +112,8 @@ def test_a_child_is_not_stopped_by_locks_of_threads_that_it_lacks() -> None:
 
 def test_a_child_compiles_while_its_parent_compiles_the_same_function() -> None:
     program = """
-        stop = threading.Event()
-
-        def compile_on():
-            n = 2
-            while not stop.is_set():
-                n += 1
-                f(x[: n % 50 + 1], n=n)
-
-        thread = threading.Thread(target=compile_on)
-        thread.start()
-        codes = [in_child(lambda: right(f(x, n=-k), x * 3 - k)) for k in range(1, 5)]
-        stop.set()
-        thread.join()
+        with meanwhile(lambda n: f(x[: (n + 2) % 50 + 1], n=n + 2)):
+            codes = [in_child(lambda: right(f(x, n=-k), x * 3 - k)) for k in range(1, 5)]
         print(codes)
     """
     assert printed(program) == "[0, 0, 0, 0]"
@@ -142,26 +150,16 @@ def test_a_child_of_a_process_that_used_cuda_is_told() -> None:
 
 def test_a_child_may_be_forked_while_options_change() -> None:
     program = """
-        stop = threading.Event()
-
-        def change():
-            n = 0
-            while not stop.is_set():
-                n += 1
-                with minijit.config.override(cache_entries=64 + n % 2, num_threads=1 + n % 2):
-                    pass
+        def change(n):
+            with minijit.config.override(cache_entries=64 + n % 2, num_threads=1 + n % 2):
+                pass
 
         def work():
             minijit.config.update("num_threads", 1)
             right(f(x, n=1), x * 4)
 
-        threads = [threading.Thread(target=change) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        codes = [in_child(work) for _ in range(60)]
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with meanwhile(change, threads=2):
+            codes = [in_child(work) for _ in range(60)]
         print(set(codes))
     """
     assert printed(program) == "{0}"
