@@ -96,9 +96,17 @@ def explain_fusion(function: Any, *args: Any, **kwargs: Any) -> FusionReport:
         *args: Its arguments.
         **kwargs: Its arguments by name.
     """
-    jitted = function if isinstance(function, Jitted) else jit(function)
-    jaxpr = jitted.lower(*args, **kwargs).jaxpr
-    return _report(jaxpr, backend_of(flatten((args, kwargs))[0]))
+    return _report(*_traced(function, args, kwargs))
+
+
+def _jitted(function: Any) -> Jitted[..., Any]:
+    return function if isinstance(function, Jitted) else jit(function)
+
+
+def _traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jaxpr, Backend]:
+    """Return the program of a call, and the backend that would run it."""
+    jaxpr = _jitted(function).lower(*args, **kwargs).jaxpr
+    return jaxpr, backend_of(flatten((args, kwargs))[0])
 
 
 def _report(traced: Jaxpr, backend: Backend) -> FusionReport:
@@ -204,9 +212,7 @@ def dataflow(function: Any, *args: Any, **kwargs: Any) -> Any:
         *args: Its arguments.
         **kwargs: Its arguments by name.
     """
-    jitted = function if isinstance(function, Jitted) else jit(function)
-    jaxpr = jitted.lower(*args, **kwargs).jaxpr
-    return dataflow_graph(jaxpr, backend_of(flatten((args, kwargs))[0]))
+    return dataflow_graph(*_traced(function, args, kwargs))
 
 
 def kernel_report(
@@ -227,7 +233,8 @@ def kernel_report(
         TypeError: an argument is a type without values.
         RuntimeError: a kernel does what a GPU forbids; the message says which and where.
     """
-    jitted = function if isinstance(function, Jitted) else jit(function)
-    return jitted.lower(*args, **kwargs).emulate(
-        *args, compute_capability=compute_capability, **kwargs
+    return (
+        _jitted(function)
+        .lower(*args, **kwargs)
+        .emulate(*args, compute_capability=compute_capability, **kwargs)
     )

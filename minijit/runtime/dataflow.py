@@ -15,13 +15,7 @@ __all__ = ["dataflow_graph"]
 
 
 def dataflow_graph(traced: Jaxpr, backend: Backend) -> Any:
-    """Return a graph with a node for each input, operation and result.
-
-    Nodes have ``kind`` (``"input"``, ``"constant"``, ``"operation"``, ``"result"``) and ``label``;
-    operations also have ``source``, the user's line, and ``steps``, the numbers of the kernels and
-    library calls that compute them: none for a view, several where it is cheaper to compute again.
-    Edges have ``type`` and ``bytes`` of the value, and ``stored``, whether it goes through memory.
-    """
+    """Return the graph of a program that :func:`minijit.debug.dataflow` describes."""
     import networkx as nx
 
     jaxpr = optimize(traced)
