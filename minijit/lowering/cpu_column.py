@@ -189,9 +189,9 @@ class _Column:
         with contextlib.ExitStack() as stack:
             for position, dim in enumerate(cols):
                 extent = kernel.extents[dim]
-                span = self._columns(dim)
+                span = emitter.columns(dim)
                 if flushed and position == len(cols) - 1 and extent > _CHAIN:
-                    span = self._segment(stack, dim, span)
+                    span = emitter.segments(stack, dim, _CHAIN)
                 if flushed and position == len(cols) - 1:
                     with emitter.writer.block(f"for i{dim} in range({span}):"):
                         self._cells(stage, accumulations, dim)
@@ -201,24 +201,6 @@ class _Column:
                     return
                 stack.enter_context(emitter.writer.block(f"for i{dim} in range({span}):"))
             self._cells(stage, accumulations, cols[-1] if cols else None)
-
-    def _columns(self, dim: int) -> str:
-        kernel = self.kernel
-        extent = kernel.extents[dim]
-        if kernel.ragged is None:
-            return str(extent)
-        return f"min({extent}, {kernel.ragged} - {extent}*i0)"
-
-    def _segment(self, stack: contextlib.ExitStack, dim: int, limit: str) -> str:
-        extent = self.kernel.extents[dim]
-        count = -(-extent // _CHAIN)
-        if self.kernel.ragged is not None:
-            self.emitter.writer.line(f"columns = {limit}")
-            limit = "columns"
-        stack.enter_context(self.emitter.writer.block(f"for segment in range({count}):"))
-        low, high = f"{_CHAIN}*segment", f"{_CHAIN}*segment + {_CHAIN}"
-        exact = extent % _CHAIN == 0 and self.kernel.ragged is None
-        return f"{low}, {high}" if exact else f"{low}, min({high}, {limit})"
 
     def _prefetch(self, statements: Sequence[Statement], dim: int) -> None:
         """Write prefetches of what is loaded ``_AHEAD`` steps along ``dim`` further on."""

@@ -208,6 +208,28 @@ class CpuEmitter(Emitter):
             if not tile.order:
                 yield "1"
 
+    def columns(self, dim: int) -> str:
+        """Return how many cells the current row has along the column dimension ``dim``."""
+        extent, ragged = self.kernel.extents[dim], self.kernel.ragged
+        return str(extent) if ragged is None else f"min({extent}, {ragged} - {extent}*i0)"
+
+    def segments(self, stack: contextlib.ExitStack, dim: int, length: int) -> str:
+        """Open the loop over segments of a row and return the range of columns of one.
+
+        Args:
+            stack: Closes the loop.
+            dim: The column dimension that is cut.
+            length: Columns of a segment; the last one may have fewer.
+        """
+        extent, limit = self.kernel.extents[dim], self.columns(dim)
+        exact = extent % length == 0
+        if self.kernel.ragged is not None:
+            self.writer.line(f"columns = {limit}")
+            exact, limit = False, "columns"
+        stack.enter_context(self.writer.block(f"for segment in range({-(-extent // length)}):"))
+        low, high = f"{length}*segment", f"{length}*segment + {length}"
+        return f"{low}, {high}" if exact else f"{low}, min({high}, {limit})"
+
     def serve_sizes(self, tile: Tile) -> None:
         """Let one code serve every extent of the only dimension: it is passed, and so is the block.
 

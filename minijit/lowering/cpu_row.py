@@ -77,9 +77,9 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int) -> None:
             hoisted = [s for s in stage.cells if movable and inner not in emitter.dims_of(s)]
             rest = [s for s in stage.cells if s not in hoisted]
             emitter.statements(hoisted)
-            span = _columns(emitter, inner)
+            span = emitter.columns(inner)
             if segmented and kernel.extents[inner] > _SEGMENT:
-                span = _segment(emitter, stack, inner)
+                span = emitter.segments(stack, inner, _SEGMENT)
             with writer.block(f"for i{inner} in range({span}):"):
                 _cell(emitter, stage, rest, accumulations)
             for each in accumulations:
@@ -87,33 +87,6 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int) -> None:
                     each.flush(emitter, _own_name)
     for each in accumulations:
         each.finish(emitter, _own_name)
-
-
-def _columns(emitter: CpuEmitter, inner: int) -> str:
-    """Return the number of columns of the current row."""
-    kernel = emitter.kernel
-    extent = kernel.extents[inner]
-    if kernel.ragged is None:
-        return str(extent)
-    return f"min({extent}, {kernel.ragged} - {extent}*i0)"
-
-
-def _segment(emitter: CpuEmitter, stack: contextlib.ExitStack, inner: int) -> str:
-    """Open the loop over segments and return the range of columns of one."""
-    extent = emitter.kernel.extents[inner]
-    count = -(-extent // _SEGMENT)
-    limit = _columns(emitter, inner)
-    ragged = emitter.kernel.ragged is not None
-    if ragged:
-        emitter.writer.line(f"columns = {limit}")
-        limit = "columns"
-    stack.enter_context(emitter.writer.block(f"for segment in range({count}):"))
-    low, high = f"{_SEGMENT}*segment", f"{_SEGMENT}*segment + {_SEGMENT}"
-    return (
-        f"{low}, {high}"
-        if extent % _SEGMENT == 0 and not ragged
-        else f"{low}, min({high}, {limit})"
-    )
 
 
 def _position(emitter: CpuEmitter) -> str:

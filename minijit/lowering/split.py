@@ -146,12 +146,8 @@ class _Splitter:
 
     def _partial_index(self, *, first: bool) -> Affine:
         """Return the place of a row's part in one of the halves, as the second reads them fast."""
-        blocks = list(enumerate(self.blocks if first else (math.prod(self.blocks),)))
-        rows = list(enumerate(self.kernel.rows))
-        if first:
-            rows = [(dim + len(blocks), extent) for dim, extent in rows]
-        else:
-            blocks = [(self.rows, extent) for _, extent in blocks]
+        blocks = list(enumerate(self.blocks)) if first else [(self.rows, math.prod(self.blocks))]
+        rows = list(enumerate(self.kernel.rows, len(blocks) if first else 0))
         dims = blocks + rows if self.columnar else rows + blocks
         terms, step = [], 1
         for dim, extent in reversed(dims):
