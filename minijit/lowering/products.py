@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
@@ -210,17 +210,18 @@ def read_whole(eqn: JaxprEqn) -> set[Var]:
                 wanted += inner.invars
             elif inner.primitive.kind in (Kind.LOOP, Kind.BRANCH):
                 wanted += read_whole(inner)
-        own = {seen_through(atom, sources) for atom in wanted}
+        own = {seen_through(atom, sources.get) for atom in wanted}
         for var, (atom, change) in zip(body.invars, inputs, strict=True):
             if var in own and change is not _Change.COMPUTED and isinstance(atom, Var):
                 found.add(atom)
     return found
 
 
-def seen_through(atom: Atom, sources: dict[Var, JaxprEqn]) -> Atom:
-    """Return what ``atom`` is a view of."""
-    while isinstance(atom, Var) and atom in sources:
-        if sources[atom].primitive.kind is not Kind.VIEW:
+def seen_through(atom: Atom, definition: Callable[[Var], JaxprEqn | None]) -> Atom:
+    """Return what ``atom`` is a view of, given what each variable is defined by."""
+    while isinstance(atom, Var):
+        eqn = definition(atom)
+        if eqn is None or eqn.primitive.kind is not Kind.VIEW:
             break
-        atom = sources[atom].invars[0]
+        atom = eqn.invars[0]
     return atom

@@ -62,9 +62,11 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
                 uses[atom].append((position, eqn))
     results = {atom for atom in program.jaxpr.outvars if isinstance(atom, Var)}
     fanout = _fanouts(program, uses, results, eager)
-    sources = {var: eqn for eqn in eqns for var in eqn.outvars}
     whole = {
-        seen_through(var, sources) for eqn in eqns if _structured(eqn) for var in read_whole(eqn)
+        seen_through(var, program.definition)
+        for eqn in eqns
+        if _structured(eqn)
+        for var in read_whole(eqn)
     }
     nodes: dict[Var, None] = {}
     flops: dict[Var, int] = {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
-from minijit.lowering import partition, split
+from minijit.lowering import joining, partition, split
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Level, Load, Reduce, Store
 from minijit.lowering.lower import Layout, contiguous_strides, lower_group
@@ -31,7 +31,7 @@ def test_random_programs(seed: int) -> None:
 def test_random_programs_with_long_reductions_split(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition, "_LONG", 4)
+    monkeypatch.setattr(joining, "LONG_ROW", 4)
     monkeypatch.setattr(split, "_BLOCK", 4)
     were_split = 0
     for number in range(seed, seed + 10):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
-from minijit.lowering import split
+from minijit.lowering import joining, split
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.lower import Lowered, lower_group
@@ -48,9 +48,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
 @pytest.mark.usefixtures("short_blocks")
 @pytest.mark.parametrize("name", CASES)
 def test_two_kernels_compute_what_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from minijit.lowering import partition as module
-
-    monkeypatch.setattr(module, "_LONG", 1)
+    monkeypatch.setattr(joining, "LONG_ROW", 1)
     function, shape = CASES[name]
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float64)
     jaxpr = optimize(trace(lambda v: list(function(v)), [x]))
