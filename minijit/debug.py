@@ -20,6 +20,7 @@ from minijit.lowering.cells import cells_of
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.lowering.products import loop_products
+from minijit.lowering.traffic import eager_bytes, fused_bytes
 from minijit.runtime.dataflow import dataflow_graph
 from minijit.runtime.pipeline import optimize, plan_partition
 from minijit.runtime.tactics import tactics_of
@@ -71,17 +72,24 @@ class FusionReport:
         kernels: For each step, the equations of the values it computes, as text.
         boundaries: For each pair that was not fused, the two lines and the reason.
         operations: Number of array operations, views not counted: eager code runs a kernel each.
+        bytes_eager: What eager code reads and writes, an operation at a time. The steps of a loop
+            count as often as they run, once where that is not known; of branches the largest.
+        bytes_fused: What the kernels and the array library read and write instead.
         loops: For each loop and branch, how it runs.
     """
 
     kernels: tuple[tuple[str, ...], ...]
     boundaries: tuple[str, ...]
     operations: int
+    bytes_eager: int
+    bytes_fused: int
     loops: tuple[LoopReport, ...] = ()
 
     def __str__(self) -> str:
         """Return a readable list."""
-        lines = [f"{self.operations} operations in {len(self.kernels)} steps"]
+        moved = f"{_size(self.bytes_fused)} moved, {_size(self.bytes_eager)} an operation at a time"
+        counted = f"{_count(self.operations, 'operation')} in {_count(len(self.kernels), 'step')}"
+        lines = [f"{counted}: {moved}"]
         for number, step in enumerate(self.kernels):
             lines += [f"step {number}:", *(f"    {value}" for value in step)]
         lines += map(str, self.loops)
@@ -144,7 +152,20 @@ def _report(traced: Jaxpr, backend: Backend) -> FusionReport:
         if eqn.primitive.kind in _STRUCTURED
     )
     operations = sum(eqn.primitive.kind is not Kind.VIEW for eqn in jaxpr.eqns)
-    return FusionReport(tuple(steps), boundaries, operations, loops)
+    moved = fused_bytes(parts, lambda body: plan_partition(optimize(body), backend))
+    return FusionReport(tuple(steps), boundaries, operations, eager_bytes(jaxpr), moved, loops)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as people write it: 999 B, 1.02 kB, 16.8 MB."""
+    if count < 1000:
+        return f"{count} B"
+    power = next(power for power in range(1, 7) if count < 999.5 * 1000**power)
+    return f"{count / 1000**power:#.3g}".rstrip(".") + f" {' kMGTPE'[power]}B"
 
 
 def _driven(

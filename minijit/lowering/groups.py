@@ -43,13 +43,15 @@ class Group:
             dropped.
         reduced: Which of them reductions run over.
         members: The nodes, in program order.
+        reads: What they read from memory.
         split: Whether the columns are cut into blocks that run in parallel.
     """
 
     extents: tuple[int, ...]
     reduced: frozenset[int]
     members: tuple[Member, ...]
-    split: bool = False
+    reads: frozenset[Var]
+    split: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

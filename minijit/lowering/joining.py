@@ -72,7 +72,8 @@ class Draft:
     def group(self) -> Group:
         """The kernel as it is now."""
         split = _is_long(self.extents, self.reduced, self._few_rows)
-        return Group(self.extents, self.reduced, tuple(self._members.values()), split)
+        read = frozenset(self._read.difference(self._members))
+        return Group(self.extents, self.reduced, tuple(self._members.values()), read, split)
 
     @property
     def row_extents(self) -> tuple[int, ...]:
