@@ -1,19 +1,13 @@
-"""The syntax trees of Python functions: kernels inline device functions by their source."""
+"""What kernels need to know of Python functions that they call."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import linecache
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from minijit.backends.frontend.values import Known
 
-__all__ = ["Definition", "definition", "device_code", "free_names"]
-
-Definition = ast.FunctionDef | ast.Lambda
+__all__ = ["device_code", "free_names"]
 
 
 def device_code(value: Any) -> FunctionType | None:
@@ -29,27 +23,6 @@ def device_code(value: Any) -> FunctionType | None:
     return None if special else python
 
 
-@functools.lru_cache(1024)
-def definition(code: CodeType) -> Definition | None:
-    """Return the tree of the function whose code this is, or None.
-
-    None stands for: its text is not there or no longer the one it was made from, or it takes
-    arguments in other ways than by position.
-    """
-    linecache.checkcache(code.co_filename)
-    definitions, compiled = _parsed("".join(linecache.getlines(code.co_filename)))
-    found = [node for node in definitions if code in compiled and _is_of(node, code)]
-    if len(found) != 1:
-        return None
-    (node,) = found
-    arguments = node.args
-    plain = not (
-        arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg
-        or arguments.defaults
-    )  # fmt: skip
-    return node if plain else None
-
-
 def free_names(function: FunctionType) -> dict[str, Known]:
     """Return what the names in a function stand for that are not its own."""
     code = function.__code__
@@ -59,34 +32,3 @@ def free_names(function: FunctionType) -> dict[str, Known]:
         if name not in names and name in function.__globals__:
             names[name] = Known(function.__globals__[name])
     return names
-
-
-@functools.lru_cache(64)
-def _parsed(text: str) -> tuple[tuple[Definition, ...], frozenset[CodeType]]:
-    """Return the trees of all functions in a module's text, and the code of each."""
-    try:
-        tree = ast.parse(text)
-        module = compile(tree, "<text>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):
-        return (), frozenset()
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda))
-    return tuple(nodes), frozenset(_nested(module))
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _nested(constant)
-
-
-def _is_of(node: Definition, code: CodeType) -> bool:
-    """Whether ``code`` was made of ``node``: by its line, and for lambdas by their columns."""
-    if isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return node.name == code.co_name and first == code.co_firstlineno
-    if code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
-        return False
-    body: Any = node.body
-    place = (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset)
-    return place in set(code.co_positions())

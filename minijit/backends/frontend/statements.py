@@ -14,8 +14,9 @@ from llvmlite import ir
 
 from minijit.backends.frontend.expressions import Expressions
 from minijit.backends.frontend.numba import Numba
-from minijit.backends.frontend.sources import Definition, definition, free_names
+from minijit.backends.frontend.sources import free_names
 from minijit.backends.frontend.values import FrontendError, Known, Operand, Typed, Unsupported
+from minijit.graph.definitions import Definition, definition
 
 __all__ = ["Function"]
 

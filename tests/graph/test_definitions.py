@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from minijit.backends.frontend.sources import definition
+from minijit.graph.definitions import definition
 
 
 @pytest.fixture(autouse=True)
