@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CacheWarning",
     "ConcretizationTypeError",
+    "DeclarationError",
     "ForkedCUDAError",
     "NonConcreteBooleanIndexError",
     "RecompileLimitError",
@@ -73,6 +74,20 @@ class UnexpectedTracerError(TypeError):
     """A traced value was used after the function that traced it had returned.
 
     A list, an attribute or a global kept it. Return the value from the jitted function instead.
+    """
+
+
+class DeclarationError(ValueError):
+    """A primitive was declared with something that it cannot have or be.
+
+    Example::
+
+        @minijit.extend.elementwise
+        def softsign(x):
+            assert x == x                # refused when it is compiled: the code of one element
+            return x / (1 + abs(x))      # cannot raise
+
+    The message names the function and its line, and what is wrong there.
     """
 
 

@@ -11,9 +11,10 @@ from types import FrameType
 
 from minijit.graph.mode import mode
 
-__all__ = ["SourceLine", "here", "testing_statement", "user_line"]
+__all__ = ["SourceLine", "here", "is_users", "testing_statement", "user_line"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_KERNELS = str(Path(__file__).resolve().parents[2] / "kernels") + "/"  # in a source tree
 _TOOLS = _PACKAGE + "tools/"  # users of minijit like any other
 # Frames of these libraries stand between the user's call and ours when plain NumPy/CuPy code is
 # traced.
@@ -36,6 +37,12 @@ class SourceLine:
 _UNKNOWN = SourceLine("<unknown>", 0, "<unknown>")
 
 
+def is_users(file: str) -> bool:
+    """Whether code of that file is not minijit's own."""
+    ours = (_PACKAGE, _KERNELS)
+    return not file.startswith(ours) or file.startswith(_TOOLS)
+
+
 def user_line() -> SourceLine:
     """Return the innermost frame of the stack that is neither minijit's nor a library's."""
     frame = _user_frame()
@@ -47,8 +54,7 @@ def user_line() -> SourceLine:
 def _user_frame() -> FrameType | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE) or code.co_filename.startswith(_TOOLS):
+        if is_users(frame.f_code.co_filename):
             module = frame.f_globals.get("__name__") or ""
             if module.partition(".")[0] not in _LIBRARIES:
                 return frame

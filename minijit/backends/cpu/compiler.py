@@ -15,7 +15,8 @@ import numpy as np
 from minijit.backends.base import Binary
 from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
-from minijit.backends.frontend import Toolkit, kernel_function
+from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
+from minijit.backends.frontend.refusals import RAISED, explained, refuse_raising
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
@@ -34,10 +35,17 @@ def compile_source(source: KernelSource) -> Binary:
 
     Raises:
         FrontendError: the text is not one that Numba compiles.
+        DeclarationError: a scalar function is not one, or could raise.
         RuntimeError: the code calls a function that is neither its own nor in the C library.
     """
     with compiler_lock:
-        code = _machine().emit_object(_optimised(source))
+        try:
+            module = _optimised(source)
+        except FrontendError as error:
+            raise explained(error, resolve_all(source.names), source.text) from None
+        if any(function.name == RAISED for function in module.functions):
+            raise refuse_raising(source.kernel.name, resolve_all(source.names))
+        code = _machine().emit_object(module)
     calls = tuple(undefined_symbols(code))
     missing = [name for name in calls if not _in_c_library(name)]
     if missing:
@@ -217,11 +225,18 @@ def _entry(source: KernelSource, inner: str, module: Any) -> str:
 target triple = "{module.triple}"
 target datalayout = "{module.data_layout}"
 declare i32 @"{inner}"({types})
+declare void @{RAISED}()
 define void @"{kernel.name}"(i64 %start, i64 %stop, ptr %scratch, ptr %args) {{
   %result = alloca ptr
   %error = alloca ptr
   {body}
-  call i32 @"{inner}"({", ".join(passed)}) alwaysinline
+  %status = call i32 @"{inner}"({", ".join(passed)}) alwaysinline
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %bad, label %good
+bad:
+  call void @{RAISED}()
+  ret void
+good:
   ret void
 }}
 """

@@ -17,6 +17,7 @@ import numpy as np
 
 from minijit.backends.base import Binary
 from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
+from minijit.backends.frontend.refusals import RAISED, explained, refuse_raising
 from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import resolve_all
@@ -79,6 +80,7 @@ def compile_ptx(
 
     Raises:
         CudaCompileError: Numba cannot compile the text.
+        DeclarationError: a scalar function is not one that Numba compiles, or could raise.
     """
     from numba.core import types
 
@@ -90,7 +92,12 @@ def compile_ptx(
             signature = types.void(*pointers, *scalars)
             name, ptx = _numba_ptx(function, signature, cc, source.launch, lines)
     except FrontendError as error:
+        reason = explained(error, resolve_all(source.names), source.text)
+        if reason is not error:
+            raise reason from None
         raise CudaCompileError(f"Numba refused this kernel:\n{source.text}\n{error}") from error
+    if RAISED in ptx:
+        raise refuse_raising(source.kernel.name, resolve_all(source.names))
     return _stable_names(ptx, name, source.kernel.name)
 
 
@@ -181,12 +188,33 @@ def _numba_ptx(
     library, name = result.library, result.fndesc.llvm_func_name
     kernel = library.get_function(name)
     library._entry_name = name
+    _mark_raising(kernel)
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch.bounds)
     if lines:
         # Variables are of no use in PTX, and NVVM refuses what Numba says of some of them.
         library._llvm_strs = [_VARIABLE.sub("", text) for text in library.llvm_strs]
     return name, library.get_asm_str(cc=cc)
+
+
+def _mark_raising(kernel: Any) -> None:
+    """Call what does not exist wherever a kernel, not optimised yet, would end with an error."""
+    from llvmlite import ir
+
+    module = kernel.module
+    for block in kernel.blocks:
+        end = block.terminator
+        if isinstance(end, ir.Ret) and not _is_fine(end.return_value):
+            raised = module.globals.get(RAISED) or ir.Function(
+                module, ir.FunctionType(ir.VoidType(), ()), RAISED
+            )
+            builder = ir.IRBuilder(block)
+            builder.position_before(end)
+            builder.call(raised, ())
+
+
+def _is_fine(status: Any) -> bool:
+    return getattr(status, "constant", None) == 0
 
 
 @contextmanager

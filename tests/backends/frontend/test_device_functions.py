@@ -210,7 +210,7 @@ _numbers = itertools.count()
         "or",
         "chained",
         "keyword",
-        "constants",
+        "array",
         "other_type_in_a_branch",
         "results_of_two_types",
         "results_of_many_places",
