@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from minijit.kernels.math.device import device
-from minijit.kernels.math.intrinsics import absolute, bits, fma, real, select
+from minijit.kernels.math.intrinsics import absolute, bits, fma, real, select, shift_right_logical
 from minijit.kernels.math.polynomial import polynomial
 from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
 
 # Adding this number (1.5 * 2**mantissa bits) rounds to a whole number and leaves it in the low
 # bits of the sum. Unlike a conversion to int it is defined for NaN, and it costs one addition.
 ROUNDER = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
-_ROUNDER_BITS = {FLOAT32: 0x4B400000, FLOAT64: 0x4338000000000000}
 _MANTISSA = {FLOAT32: 23, FLOAT64: 52}
 _BIAS = {FLOAT32: 127, FLOAT64: 1023}
+# With the exponent's bias in it twice, once for each half of a power of two that is not yet split:
+# the low bits of a sum are then positive, and shifts alone make floats of them.
+_BIASED_ROUNDER = {kind: ROUNDER[kind] + 2 * _BIAS[kind] for kind in ROUNDER}
 
 LOG2_E = 1.4426950408889634
 # ln(2) in two parts. The first has so few bits that its product with any exponent is exact.
@@ -84,29 +86,45 @@ def clamp(x: Value, low: float, high: float) -> Value:
 
 
 def power_of_two(rounded: Value, shift: int = 0) -> Value:
-    """2**(n + shift) for `rounded` = n + ROUNDER; n + shift must be a normal exponent."""
+    """2**(n + shift) for `rounded` as of round_exponent(); n + shift must be a normal exponent."""
     kind = rounded.kind
-    offset = _ROUNDER_BITS[kind] - _BIAS[kind] - shift
-    return real((bits(rounded) - offset) << _MANTISSA[kind])
+    return real((bits(rounded) + (shift - _BIAS[kind])) << _MANTISSA[kind])
 
 
 def scale(x: Value, rounded: Value) -> Value:
-    """x * 2**n for `rounded` = n + ROUNDER, into the subnormals and to infinity, rounded once."""
-    kind = rounded.kind
-    n = bits(rounded) - _ROUNDER_BITS[kind]
-    half = n >> 1
-    bias = _BIAS[kind]
-    first = real((half + bias) << _MANTISSA[kind])
-    second = real((n - half + bias) << _MANTISSA[kind])
+    """x * 2**n for `rounded` as of round_exponent(), into the subnormals and to infinity."""
+    first, second = _halves(rounded)
     return x * first * second
 
 
+def _halves(rounded: Value) -> tuple[Value, Value]:
+    """Two powers of two of about equal size whose product is 2**n, which need not be a float.
+
+    What is times the one loses nothing, and is rounded once as it is times the other.
+    """
+    mantissa = _MANTISSA[rounded.kind]
+    whole = bits(rounded)
+    half = shift_right_logical(whole, 1)
+    return real(half << mantissa), real((whole - half) << mantissa)
+
+
+def _scale_plus_one(x: Value, rounded: Value) -> Value:
+    """(1 + x) * 2**n: of the two roundings the second one is exact but in the subnormals."""
+    first, second = _halves(rounded)
+    return fma(x, first, first) * second
+
+
+def round_exponent(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
+    """(rounded, n): x * factor rounded to a whole number n, as the exponent of a power of two."""
+    rounder = _BIASED_ROUNDER[x.kind]
+    rounded = x + rounder if factor == 1.0 else fma(x, factor, rounder)
+    return rounded, rounded - rounder
+
+
 def reduce_by_ln2(x: Value) -> tuple[Value, Value]:
-    """(n + ROUNDER, r) with x = n * ln(2) + r (Cody and Waite)."""
+    """(rounded, r) with x = n * ln(2) + r (Cody and Waite), n as of round_exponent()."""
     kind = x.kind
-    rounder = ROUNDER[kind]
-    rounded = fma(x, LOG2_E, rounder)
-    n = rounded - rounder
+    rounded, n = round_exponent(x, LOG2_E)
     return rounded, fma(n, -LN2_LOW[kind], fma(n, -LN2_HIGH[kind], x))
 
 
@@ -118,13 +136,13 @@ def expm1_reduced(r: Value) -> Value:
 def exp_clamped(x: Value) -> Value:
     """exp(x) for x within the limits beyond which the result is 0 or infinity anyway."""
     rounded, r = reduce_by_ln2(x)
-    return scale(expm1_reduced(r) + 1.0, rounded)
+    return _scale_plus_one(expm1_reduced(r), rounded)
 
 
 def exp2_medium(x: Value) -> Value:
     """2**x in float64 to 2**-45 relative, for |x| <= 1000: more than a float32 result needs."""
-    rounded = x + ROUNDER[FLOAT64]
-    r = x - (rounded - ROUNDER[FLOAT64])
+    rounded, n = round_exponent(x)
+    r = x - n
     return fma(r, polynomial(r, _EXP2_MEDIUM), 1.0) * power_of_two(rounded)
 
 
@@ -134,7 +152,7 @@ def exp_medium(x: Value) -> Value:
 
 
 def expm1_of_sum(high: Value, low: Value) -> tuple[Value, Value]:
-    """(n + ROUNDER, q) with exp(high + low) = 2**n * (1 + q).
+    """(rounded, q) with exp(high + low) = 2**n * (1 + q), n as of round_exponent().
 
     The low part is no more than a few units of the last place of the high one.
     """
@@ -155,8 +173,8 @@ def exp_float64(x: Value) -> Value:
 
 
 def _exp2(x: Value) -> Value:
-    rounded = x + ROUNDER[x.kind]
-    r = x - (rounded - ROUNDER[x.kind])
+    rounded, n = round_exponent(x)
+    r = x - n
     return scale(fma(r, polynomial(r, _EXP2[x.kind]), 1.0), rounded)
 
 
