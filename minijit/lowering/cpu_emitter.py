@@ -140,18 +140,19 @@ class CpuEmitter(Emitter):
         buffer = self.kernel.buffers[access.buffer]
         return buffer.size * buffer.dtype.itemsize >= _FAR_BYTES
 
-    def prefetch(self, access: Load | Store, jump: int, lane: int) -> None:
-        """Write prefetches of what rows ``low`` to ``high`` of ``lane`` access with unit stride.
+    def prefetch(self, access: Load | Store, jump: int, lane: int, span: str = "low, high") -> None:
+        """Write prefetches of what the indices ``span`` of ``lane`` access with unit stride.
 
         Args:
             access: The access.
             jump: How many elements further on they will be by then.
             lane: The dimension.
+            span: What ``range`` takes.
         """
         kind = "write" if isinstance(access, Store) else "read"
         step = _LINE_BYTES // self.kernel.buffers[access.buffer].dtype.itemsize
         place = self.index(access.index.plus(Affine(jump)))
-        with self.writer.block(f"for i{lane} in range(low, high, {step}):"):
+        with self.writer.block(f"for i{lane} in range({span}, {step}):"):
             self.writer.line(f"{self.helper(f'prefetch_{kind}')}(b{access.buffer}, {place})")
 
     def dims_of(self, statement: Statement) -> frozenset[int]:

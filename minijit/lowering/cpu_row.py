@@ -6,11 +6,12 @@ import contextlib
 import math
 from collections.abc import Sequence
 
+from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_reduce import Accumulation, accumulation
-from minijit.lowering.kernel_ir import Kernel, Statement
+from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import KernelSource, held_dtype
-from minijit.lowering.stages import Stage, stage_kernel
+from minijit.lowering.stages import Stage, Staging, stage_kernel
 
 __all__ = ["emit_row"]
 
@@ -18,6 +19,13 @@ _SEGMENT = 2048
 """Columns of a segment of a float sum: some dozens for each lane of its vectors."""
 _KEPT_BYTES = 1 << 19
 """Most bytes a row that are kept between passes: half of a common L2 cache."""
+_AHEAD = 256
+"""Columns for which memory is asked at a time: few enough not to wait for it."""
+_AHEAD_BYTES = (1 << 10, 1 << 16)
+"""Least and most bytes of a row that is asked for: shorter ones are one stream for the hardware,
+longer ones do not fit into the near caches beside the row that is worked on."""
+_Jump = tuple[Load | Store, int]
+"""An access, and how many elements further on memory is asked for."""
 
 
 def emit_row(kernel: Kernel) -> KernelSource:
@@ -39,9 +47,10 @@ def emit_row(kernel: Kernel) -> KernelSource:
         if tile.order:
             head = f"for i{tile.order[-1]} in range({span}):"
             stack.enter_context(emitter.writer.block(head))
-        for stage in staging.stages:
+        ahead = _ahead(emitter, staging, tile.order)
+        for number, stage in enumerate(staging.stages):
             emitter.statements(stage.before)
-            _pass(emitter, stage, cells)
+            _pass(emitter, stage, cells, ahead.get(number, ()))
         emitter.statements(staging.after)
     schedule = (
         f"row: {tile.units} units of {math.prod(tile.blocks)} rows, "
@@ -56,8 +65,33 @@ def _own_name(name: str) -> str:
     return name
 
 
-def _pass(emitter: CpuEmitter, stage: Stage, cells: int) -> None:
-    """Write one pass over the columns of the current row."""
+def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[int, list[_Jump]]:
+    """Return what a pass brings into the cache for others, by the number of the pass.
+
+    It is the one that computes longest: memory would be idle meanwhile, and all others wait for it,
+    since the hardware follows a stream no further than to the end of a page.
+    """
+    kernel, stages = emitter.kernel, staging.stages
+    if len(stages) < 2 or len(kernel.cols) != 1 or not order or kernel.ragged is not None:
+        return {}
+    costs = [cell_cost(stage.cells) + cell_cost(stage.reduces) for stage in stages]
+    dearest, row, column = costs.index(max(costs)), order[-1], len(kernel.rows)
+    least, most = _AHEAD_BYTES
+    found: dict[tuple[int, Affine], _Jump] = {}
+    for number, stage in enumerate(stages):
+        for access in stage.cells:
+            if isinstance(access, Load | Store) and emitter.is_far(access):
+                jump = access.index.stride(row)
+                size = kernel.buffers[access.buffer].dtype.itemsize
+                apart = least <= size * kernel.cols[0] <= most and kernel.cols[0] <= abs(jump)
+                if apart and abs(access.index.stride(column)) == 1:
+                    this_row = isinstance(access, Store) and number > dearest
+                    found[access.buffer, access.index] = access, 0 if this_row else jump
+    return {dearest: list(found.values())}
+
+
+def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump]) -> None:
+    """Write one pass over the columns of the current row, with what it asks memory for."""
     accumulations = [accumulation(reduce, cells, _SEGMENT) for reduce in stage.reduces]
     for each in accumulations:
         each.start(emitter, _own_name)
@@ -77,9 +111,11 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int) -> None:
             hoisted = [s for s in stage.cells if movable and inner not in emitter.dims_of(s)]
             rest = [s for s in stage.cells if s not in hoisted]
             emitter.statements(hoisted)
-            span = emitter.columns(inner)
-            if segmented and kernel.extents[inner] > _SEGMENT:
-                span = emitter.segments(stack, inner, _SEGMENT)
+            span, length = emitter.columns(inner), _AHEAD if ahead else _SEGMENT
+            if (segmented or ahead) and kernel.extents[inner] > length:
+                span = emitter.segments(stack, inner, length)
+            for access, jump in ahead:
+                emitter.prefetch(access, jump, inner, span if "," in span else f"0, {span}")
             with writer.block(f"for i{inner} in range({span}):"):
                 _cell(emitter, stage, rest, accumulations)
             for each in accumulations:

@@ -18,7 +18,18 @@ BOOL, I32, I64, U8 = np.bool_, np.int32, np.int64, np.uint8
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
-    ("rows", "cols"), [(3, 1), (70, 2), (5, 3), (300, 128), (2, 1000), (1, 70_001), (270, 260)]
+    ("rows", "cols"),
+    [
+        (3, 1),
+        (70, 2),
+        (5, 3),
+        (300, 128),
+        (2, 1000),
+        (1, 70_001),
+        (270, 260),
+        (270, 1001),
+        (65, 5000),
+    ],
 )
 def test_softmax(rows: int, cols: int, axis: int) -> None:
     source = check(softmax(rows, cols, axis))

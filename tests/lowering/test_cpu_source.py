@@ -241,6 +241,35 @@ def test_columns_prefetch_what_no_cache_holds_yet() -> None:
     assert "prefetch" not in deviations((64, 512))
 
 
+def test_the_pass_that_computes_longest_prefetches_the_next_row_and_the_place_of_this_one() -> None:
+    text = emit_cpu(softmax(4096, 1000)).text
+    assert text.count("prefetch_") == 2
+    for line in ("prefetch_read(b0, 1000*i0 + i1 + 1000)", "prefetch_write(b1, 1000*i0 + i1)"):
+        assert text.index("max_v1 = fold") < text.index(line) < text.index("exp_float32")
+
+
+def test_a_pass_that_stores_prefetches_the_place_of_the_next_row() -> None:
+    build = Builder((4096,), (1000,))
+    x = build.load([1000, 1])
+    build.store(build.map("tanh", build.map("sub", x, build.reduce("max", x))), [1000, 1])
+    text = emit_cpu(build.kernel()).text
+    assert "prefetch_read(b0, 1000*i0 + i1 + 1000)" in text
+    assert "prefetch_write(b1, 1000*i0 + i1 + 1000)" in text
+
+
+@pytest.mark.parametrize("shape", [(100, 1000), (100_000, 32), (64, 1 << 16)])
+def test_rows_in_near_caches_short_and_very_long_ones_are_left_to_the_hardware(
+    shape: tuple[int, int],
+) -> None:
+    assert "prefetch" not in emit_cpu(softmax(*shape)).text
+
+
+def test_a_single_pass_is_left_to_the_hardware() -> None:
+    build = Builder((4096,), (1000,))
+    build.store(build.reduce("sum", build.map("exp", build.load([1000, 1]))), [1])
+    assert "prefetch" not in emit_cpu(build.kernel()).text
+
+
 def test_tiles_of_columns_are_wide_where_other_rows_make_enough_of_them() -> None:
     build = Builder((64, 512), (128,))
     build.store(build.reduce("sum", build.load([128 * 512, 1, 512])), [512, 1])
