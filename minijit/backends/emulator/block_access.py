@@ -98,7 +98,7 @@ class BlockAccess(Lanes):
         except Fault as fault:
             self._failed(item, fault, chosen)
         if batch.counters is not None:
-            batch.counters.shared_access(starts % batch.shared.row, warps, width)
+            batch.counters.shared_access(starts % batch.shared.row, threads % 32, warps, width)
         return starts, threads, warps
 
     def load_shared(

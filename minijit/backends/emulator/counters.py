@@ -102,14 +102,13 @@ class Counters:
         for key, found in other.traffic.items():
             self.traffic[key] = self.traffic.get(key, Traffic()) + found
 
-    def shared_access(self, starts: Array, warps: Array, width: int) -> None:
-        """Count an access to shared memory; ``starts`` are bytes."""
+    def shared_access(self, starts: Array, lanes: Array, warps: Array, width: int) -> None:
+        """Count an access to shared memory; ``starts`` are bytes, ``lanes`` those of each warp."""
         # Eight-byte accesses are served in halves of a warp, sixteen-byte ones in quarters.
         parts = max(width // 4, 1)
         self.shared_requests += int(np.unique(warps).size)
         if parts > 1:
-            order = np.arange(starts.size) * parts // _BANKS
-            warps = warps * np.int64(parts) + order % parts
+            warps = warps * np.int64(parts) + lanes * parts // _BANKS
         words = starts >> 2
         key = np.unique(warps.astype(np.int64) << 40 | words)
         bank = (key >> 40) * _BANKS + (key & (_BANKS - 1))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import cuda
-from numba.cuda import float32, int32
+from numba.cuda import float32, float64, int32
 
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters
@@ -79,6 +79,25 @@ def test_bank_conflicts(stride: int, turns: int) -> None:
     assert counters.shared_requests == 2
     assert counters.bank_conflicts == 2 * (turns - 1)
     assert counters.barriers == 1
+
+
+def doubles_of_few_lanes(out: Any, lanes: Any, stride: Any) -> None:
+    held = cuda.shared.array(512, float64)
+    i = int32(cuda.threadIdx.x)
+    if i % lanes == 0:
+        held[i // lanes * stride] = float64(i)
+    cuda.syncthreads()
+    out[i] = float32(0)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "stride", "turns"), [(1, 1, 1), (4, 4, 1), (4, 16, 4), (2, 4, 2)]
+)
+def test_wide_accesses_are_served_by_halves_of_the_lanes(
+    lanes: int, stride: int, turns: int
+) -> None:
+    arguments = np.zeros(32, F32), np.int32(lanes), np.int32(stride)
+    assert counted(doubles_of_few_lanes, *arguments).bank_conflicts == 2 * (turns - 1)
 
 
 def diverging(out: Any) -> None:
