@@ -36,6 +36,7 @@ from minijit.kernels.cuda.numeric import (
     trunc,
 )
 from minijit.kernels.cuda.stream import read_windows, read_windows_signed, write_windows
+from minijit.kernels.cuda.tile import read_rows, read_rows_signed, write_rows
 
 #: What generated kernels refer to by name.
 VOCABULARY = {
@@ -55,6 +56,8 @@ VOCABULARY = {
     "minimum": minimum,
     "narrow": narrow,
     "quotient": quotient,
+    "read_rows": read_rows,
+    "read_rows_signed": read_rows_signed,
     "read_windows": read_windows,
     "read_windows_signed": read_windows_signed,
     "remainder": remainder,
@@ -66,6 +69,7 @@ VOCABULARY = {
     "thread_index": thread_index,
     "total_of": total_of,
     "trunc": trunc,
+    "write_rows": write_rows,
     "write_windows": write_windows,
     "zero": zero,
     **CASTS,

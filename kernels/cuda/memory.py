@@ -26,7 +26,7 @@ def register_type(memory):
     return types.float32 if memory == types.float16 else memory
 
 
-def _stored_type(memory):
+def stored_type(memory):
     """The LLVM type of an element in memory."""
     if memory == types.float16:
         return _HALF
@@ -37,20 +37,22 @@ def _stored_type(memory):
     return _BYTE if memory == types.boolean else ir.IntType(memory.bitwidth)
 
 
-def _bytes(memory):
+def memory_bytes(memory):
+    """The bytes of an element in memory."""
     return 1 if memory == types.boolean else memory.bitwidth // 8
 
 
-def _address(builder, pointer, index, memory, kind):
+def address(builder, pointer, index, memory, kind):
     """`&pointer[index]` in the global address space, as a pointer to LLVM type `kind`."""
-    stored = builder.bitcast(pointer, _stored_type(memory).as_pointer())
+    stored = builder.bitcast(pointer, stored_type(memory).as_pointer())
     place = builder.gep(
         builder.addrspacecast(stored, stored.type.pointee.as_pointer(_GLOBAL)), [index]
     )
     return builder.bitcast(place, kind.as_pointer(_GLOBAL))
 
 
-def _to_register(builder, value, memory, signed):
+def to_register(builder, value, memory, signed):
+    """A value of `stored_type` as it is held; with `signed` float16 NaNs keep their signs."""
     if memory == types.float16:
         wide = builder.fpext(value, ir.FloatType())
         if not signed:
@@ -63,7 +65,8 @@ def _to_register(builder, value, memory, signed):
     return value
 
 
-def _to_memory(builder, value, memory):
+def to_memory(builder, value, memory):
+    """The inverse of `to_register`."""
     if memory == types.float16:
         return builder.fptrunc(value, _HALF)
     if memory == types.boolean:
@@ -71,7 +74,8 @@ def _to_memory(builder, value, memory):
     return value
 
 
-def _invariant(builder, load):
+def invariant(builder, load):
+    """The load, marked as one of memory that nothing writes during the launch."""
     load.set_metadata("invariant.load", builder.module.add_metadata([]))
     return load
 
@@ -84,9 +88,9 @@ def _load(signed):
         memory = pointer.dtype
 
         def generate(context, builder, signature, arguments):
-            place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
-            value = _invariant(builder, builder.load(place, align=_bytes(memory)))
-            return _to_register(builder, value, memory, signed)
+            place = address(builder, arguments[0], arguments[1], memory, stored_type(memory))
+            value = invariant(builder, builder.load(place, align=memory_bytes(memory)))
+            return to_register(builder, value, memory, signed)
 
         return register_type(memory)(pointer, index), generate
 
@@ -114,40 +118,45 @@ def store(typing_context, pointer, index, value):
     held = register_type(memory)
 
     def generate(context, builder, signature, arguments):
-        place = _address(builder, arguments[0], arguments[1], memory, _stored_type(memory))
-        builder.store(_to_memory(builder, arguments[2], memory), place, align=_bytes(memory))
+        place = address(builder, arguments[0], arguments[1], memory, stored_type(memory))
+        builder.store(to_memory(builder, arguments[2], memory), place, align=memory_bytes(memory))
         return context.get_dummy_value()
 
     return types.void(pointer, index, held), generate
 
 
-def _vector_kind(memory):
-    """The 128-bit LLVM vector that is moved: NVVM splits narrower elements than 32 bits."""
-    size = _bytes(memory)
-    kind = _stored_type(memory) if size >= 4 else _WORD
-    return ir.VectorType(kind, VECTOR_BYTES // max(size, 4))
+def vector_kind(memory, count):
+    """The LLVM vector as which `count` elements move; NVVM splits those of less than 32 bits."""
+    size = memory_bytes(memory)
+    kind = stored_type(memory) if size >= 4 else _WORD
+    return ir.VectorType(kind, count * size // max(size, 4))
 
 
-def _elements(builder, vector, memory):
+def vector_length(memory):
+    """How many elements fill 128 bits."""
+    return VECTOR_BYTES // memory_bytes(memory)
+
+
+def unpacked(builder, vector, memory):
     """The elements of a moved vector, in order."""
-    kind = _stored_type(memory)
+    kind = stored_type(memory)
     found = []
     for place in range(vector.type.count):
         word = builder.extract_element(vector, ir.Constant(_WORD, place))
         if vector.type.element == kind:
             found.append(word)
             continue
-        bits = 8 * _bytes(memory)
+        bits = 8 * memory_bytes(memory)
         for shift in range(0, 32, bits):
             part = builder.lshr(word, ir.Constant(_WORD, shift))
             found.append(builder.bitcast(builder.trunc(part, ir.IntType(bits)), kind))
     return found
 
 
-def _vector(builder, elements, memory):
-    """The inverse of `_elements`."""
-    kind = _vector_kind(memory)
-    size = _bytes(memory)
+def packed(builder, elements, memory):
+    """The inverse of `unpacked`."""
+    kind = vector_kind(memory, len(elements))
+    size = memory_bytes(memory)
     words = elements
     if size < 4:
         words = []
@@ -179,15 +188,15 @@ def _load_vector(signed):
     @intrinsic
     def load_vector(typing_context, into, first, pointer, index):
         memory = pointer.dtype
-        access = _vector_kind(memory)
+        access = vector_kind(memory, vector_length(memory))
 
         def generate(context, builder, signature, arguments):
             array, at, base, offset = arguments
-            place = _address(builder, base, offset, memory, access)
-            vector = _invariant(builder, builder.load(place, align=VECTOR_BYTES))
-            for lane, element in enumerate(_elements(builder, vector, memory)):
+            place = address(builder, base, offset, memory, access)
+            vector = invariant(builder, builder.load(place, align=VECTOR_BYTES))
+            for lane, element in enumerate(unpacked(builder, vector, memory)):
                 slot = _slot(context, builder, into, array, at, lane)
-                held = _to_register(builder, element, memory, signed)
+                held = to_register(builder, element, memory, signed)
                 context.pack_value(builder, into.dtype, held, slot)
             return context.get_dummy_value()
 
@@ -206,17 +215,17 @@ def store_vector(typing_context, pointer, index, values, first):
     `pointer + index` must be aligned to 16 bytes; `values` is a local array of the register type.
     """
     memory = pointer.dtype
-    access = _vector_kind(memory)
+    access = vector_kind(memory, vector_length(memory))
 
     def generate(context, builder, signature, arguments):
         base, offset, array, at = arguments
         elements = []
-        for lane in range(VECTOR_BYTES // _bytes(memory)):
+        for lane in range(vector_length(memory)):
             slot = _slot(context, builder, values, array, at, lane)
             value = context.unpack_value(builder, values.dtype, slot)
-            elements.append(_to_memory(builder, value, memory))
-        place = _address(builder, base, offset, memory, access)
-        builder.store(_vector(builder, elements, memory), place, align=VECTOR_BYTES)
+            elements.append(to_memory(builder, value, memory))
+        place = address(builder, base, offset, memory, access)
+        builder.store(packed(builder, elements, memory), place, align=VECTOR_BYTES)
         return context.get_dummy_value()
 
     return types.void(pointer, index, values, first), generate

@@ -50,7 +50,9 @@ _EXTREMA = {"max": "maximum", "min": "minimum"}
 _ROUNDING = frozenset({"ceil", "floor", "trunc"})
 # To keep the sign of a float16 NaN costs instructions that only these operations are worth.
 _SIGN_READERS = frozenset({"copysign", "signbit"})
-_SIGN_KEEPERS = frozenset({"load", "load_tail", "load_vector", "read_windows", "round_half"})
+_SIGN_KEEPERS = frozenset(
+    {"load", "load_tail", "load_vector", "read_rows", "read_windows", "round_half"}
+)
 
 
 class CudaEmitter(Emitter):

@@ -14,16 +14,25 @@ from minijit.lowering.cuda_launch import unrolled_lanes
 from minijit.lowering.kernel_ir import Kernel, Store
 from minijit.lowering.stages import Staging, accesses, reads_along_rows, stage_kernel
 
-__all__ = ["Geometry", "choose_geometry", "power_of_two"]
+__all__ = [
+    "FEW_ROWS",
+    "MOST_THREADS",
+    "SECTOR_BYTES",
+    "WARP",
+    "Geometry",
+    "choose_geometry",
+    "most_lanes",
+    "power_of_two",
+]
 
 WARP = 32
-_FEW_ROWS = 264
+FEW_ROWS = 264
 _SHORT_LANES = 8
 _MOST_LANES = 32
-_MOST_THREADS = 512
+MOST_THREADS = 512
 _PASS_THREADS = 256
 _PASS_VECTORS = 4
-_SECTOR_BYTES = 32
+SECTOR_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Geometry:
         chunk: Neighbouring columns that a thread takes at once.
         steps: Chunks that a thread holds at a time, ``group * chunk`` columns apart.
         persistent: Whether the whole row is held at once; else it is read again in each pass.
+        apart: Rows from one of a warp to its next; beyond one the block has as many warps.
     """
 
     by_column: bool
@@ -46,6 +56,7 @@ class Geometry:
     chunk: int
     steps: int
     persistent: bool
+    apart: int = 1
 
     @property
     def rows(self) -> int:
@@ -77,19 +88,24 @@ def choose_geometry(
 ) -> tuple[Geometry, Staging]:
     """Return the mapping of a kernel with columns, and its passes."""
     held = stage_kernel(kernel, keep_loads=True)
-    words = sum(max(value.dtype.itemsize, 4) // 4 for value in held.kept)
-    most = min(_MOST_LANES, 2 * _MOST_LANES // max(words, 2))
-    most = min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
+    most = most_lanes(held, work)
     by_column = reads_along_rows(kernel)
     chunk = _chunk(kernel, most) if vectorize and not by_column else 1
     rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
     if by_column:
         sizes = [kernel.buffers[a.buffer].dtype.itemsize for a in accesses(kernel)]
-        sector = _SECTOR_BYTES // min(sizes)
+        sector = SECTOR_BYTES // min(sizes)
         geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
     else:
         geometry = _rows(rows, cols, chunk, max(most, chunk))
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
+
+
+def most_lanes(held: Staging, work: int | None) -> int:
+    """Return how many columns a thread may hold, a power of two."""
+    words = sum(max(value.dtype.itemsize, 4) // 4 for value in held.kept)
+    most = min(_MOST_LANES, 2 * _MOST_LANES // max(words, 2))
+    return min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
 
 
 def _chunk(kernel: Kernel, most: int) -> int:
@@ -116,19 +132,19 @@ def power_of_two(number: int) -> int:
 def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
     chunks = max(-(-cols // chunk), 1)
     # One warp for a row while that keeps enough rows in flight, more when there are few rows.
-    roomy = WARP if rows >= _FEW_ROWS else _MOST_THREADS
+    roomy = WARP if rows >= FEW_ROWS else MOST_THREADS
     short = max(min(_SHORT_LANES, most) // chunk, 1)
     group = min(power_of_two(-(-chunks // short)), roomy)
-    while -(-chunks // group) * chunk > most and group < _MOST_THREADS:
+    while -(-chunks // group) * chunk > most and group < MOST_THREADS:
         group *= 2
     steps = -(-chunks // group)
     persistent = steps * chunk <= most
     if not persistent:
-        group = _PASS_THREADS if rows >= _FEW_ROWS else _MOST_THREADS
+        group = _PASS_THREADS if rows >= FEW_ROWS else MOST_THREADS
         wanted = [n for n in (4, 2, 1) if n <= _PASS_VECTORS and n * chunk <= max(most, chunk)]
         exact = [n for n in wanted if cols % (n * group * chunk) == 0]
         steps = (exact or wanted)[0]
-    threads = max(group, 128 if rows * group >= 128 * _FEW_ROWS else WARP)
+    threads = max(group, 128 if rows * group >= 128 * FEW_ROWS else WARP)
     return Geometry(False, threads, group, chunk, steps, persistent)
 
 
@@ -136,16 +152,16 @@ def _columns(rows: int, cols: int, most: int, sector: int, *, hold: bool) -> Geo
     width = min(WARP, power_of_two(rows))
     narrowest = min(width, sector)
     # Narrower tiles than a line of memory only where blocks would be too few to fill a device.
-    while width > narrowest and cols >= 512 and -(-rows // width) < _FEW_ROWS // 2:
+    while width > narrowest and cols >= 512 and -(-rows // width) < FEW_ROWS // 2:
         width //= 2
     group = min(power_of_two(-(-cols // 4)), _PASS_THREADS // width)
-    if cols >= 512 and -(-rows // width) < _FEW_ROWS:
-        group = max(group, _MOST_THREADS // width)
-    if hold and cols <= most * (_MOST_THREADS // narrowest):
+    if cols >= 512 and -(-rows // width) < FEW_ROWS:
+        group = max(group, MOST_THREADS // width)
+    if hold and cols <= most * (MOST_THREADS // narrowest):
         # Later passes need what was read: more threads hold it, in narrower tiles if need be.
         while -(-cols // group) > most:
             group *= 2
-        width = min(width, _MOST_THREADS // group)
+        width = min(width, MOST_THREADS // group)
     # Few columns leave threads over: a block takes more rows instead.
     threads = max(width * group, min(128, power_of_two(rows) * group), WARP)
     steps = max(-(-cols // group), 1)

@@ -35,18 +35,26 @@ class ReducingEmitter(CudaEmitter):
         """
         line, shape = self.writer.line, self.geometry
         line(f"thread = {self.call('thread_index')}")
-        within, part, row = shape.group, "remainder", "quotient"
-        if shape.by_column:
-            within, part, row = shape.rows, row, part
+        within, part = (shape.rows, "quotient") if shape.by_column else (shape.group, "remainder")
         line(f"part = {self.call(part, 'thread', within)}")
         first = f"{self.call('block_index')}*{shape.rows}"
-        position = f"{first} + {self.call(row, 'thread', within)}"
-        line(f"row = {self.integer(position)}")
+        line(f"row = {self.integer(f'{first} + {self.own_row()}')}")
         if self.guard_rows:
             line(f"active = row < {self.rows}")
             line(f"row = row if active else {self.integer(str(self.rows - 1))}")
         if self.kernel.rows:
             self.unflatten("row", range(len(self.kernel.rows)))
+
+    def own_row(self) -> str:
+        """Return code of which of the block's rows the thread works on."""
+        shape = self.geometry
+        if shape.by_column:
+            return self.call("remainder", "thread", shape.rows)
+        if shape.apart == 1:
+            return self.call("quotient", "thread", shape.group)
+        warp = self.call("quotient", "thread", WARP)
+        lane = self.call("remainder", "thread", WARP)
+        return f"{warp} + {shape.apart}*{self.call('quotient', lane, shape.group)}"
 
     @property
     def _accumulators(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from minijit.lowering.cuda_geometry import Geometry, choose_geometry
 from minijit.lowering.cuda_launch import CudaLaunch
-from minijit.lowering.cuda_reduce import ReducingEmitter
+from minijit.lowering.cuda_short_rows import RowTile, TiledEmitter, tile_rows
 from minijit.lowering.kernel_ir import Guard, Index, Kernel, Load, Statement, Store
 from minijit.lowering.source import KernelSource
 from minijit.lowering.stages import Stage, Staging
@@ -24,20 +24,33 @@ __all__ = ["emit_rows"]
 def emit_rows(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSource:
     """Write a kernel with columns."""
     geometry, staging = choose_geometry(kernel, vectorize=vectorize, work=work)
-    emitter = _RowEmitter(kernel, geometry, staging)
+    tiles: tuple[RowTile, ...] = ()
+    tiled = tile_rows(kernel, geometry, work=work)
+    if tiled is not None:
+        geometry, staging, tiles = tiled
+    emitter = _RowEmitter(kernel, geometry, staging, tiles, vectorize=vectorize)
     emitter.write()
     grid = max(-(-math.prod(kernel.rows) // geometry.rows), 1)
     aligned = tuple(sorted(emitter.aligned))
     launch = CudaLaunch(grid, geometry.threads, 0, aligned, vectorize, geometry.lanes)
-    note = f"{geometry}; {grid} blocks"
+    through = ", all rows of a block through shared memory" if tiles else ""
+    note = f"{geometry}{through}; {grid} blocks"
     return KernelSource(kernel, emitter.writer.text, emitter.names, note, launch)
 
 
-class _RowEmitter(ReducingEmitter):
+class _RowEmitter(TiledEmitter):
     """Writes one kernel with reductions."""
 
-    def __init__(self, kernel: Kernel, geometry: Geometry, staging: Staging) -> None:
-        super().__init__(kernel, geometry)
+    def __init__(
+        self,
+        kernel: Kernel,
+        geometry: Geometry,
+        staging: Staging,
+        tiles: Sequence[RowTile],
+        *,
+        vectorize: bool,
+    ) -> None:
+        super().__init__(kernel, geometry, tiles, vectorize=vectorize)
         self.staging = staging
         self.col_dims = range(len(kernel.rows), len(kernel.extents))
         self.inner = len(kernel.extents) - 1
@@ -51,12 +64,14 @@ class _RowEmitter(ReducingEmitter):
             for statement in self.staging.launch:
                 self.statement(statement)
             self.place()
+            self.fill()
             self._arrays()
             for number, stage in enumerate(self.staging.stages):
                 self._row_statements(stage.before)
                 self.writer.line(f"# pass {number + 1} of {len(self.staging.stages)}")
                 self._stage(stage, first_pass=number == 0)
             self._row_statements(self.staging.after)
+            self.empty()
 
     def place(self) -> None:
         """Write the place of the thread, and how many columns a ragged row has."""

@@ -23,6 +23,7 @@ from numba.core import types as numba_types
 from numba.cuda.dispatcher import CUDADispatcher
 
 from minijit.kernels.cuda import VOCABULARY
+from minijit.kernels.cuda.tile import load_tile, store_tile
 from minijit.kernels.cuda.warp import shuffle_from, shuffle_xor
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
@@ -69,8 +70,8 @@ class Pointer:
         self.writes[index] += 1
         self.array[index] = value
 
-    def vector(self, index: int) -> int:
-        count = 16 // self.array.itemsize
+    def vector(self, index: int, count: int = 0) -> int:
+        count = count or 16 // self.array.itemsize
         assert self.aligned, "vector access to an unaligned buffer"
         assert index % count == 0, f"vector access to element {index}, not a multiple of {count}"
         self.vectors += 1
@@ -119,7 +120,7 @@ class _Block:
         self.shared: list[_Shared] = []
         self.allocated: dict[int, int] = {}
 
-    def allocate(self, count: int, dtype: Any) -> _Shared:
+    def allocate(self, count: int, dtype: Any, alignment: int = 0) -> _Shared:
         place = self.allocated.get(self.thread, 0)
         self.allocated[self.thread] = place + 1
         if place == len(self.shared):
@@ -169,6 +170,8 @@ class _Converter:
             value,
             state.thread % _WARP ^ int(mask),
         )
+        self.known[id(load_tile)] = _load_tile
+        self.known[id(store_tile)] = _store_tile
         self.known[id(cuda.syncthreads)] = lambda: ("barrier",)
         self.kept: list[Any] = []
 
@@ -225,7 +228,13 @@ class _Exchanges(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        value = self.raw.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        match node.func:
+            case ast.Name(id=name):
+                value = self.raw.get(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=member):
+                value = getattr(self.raw.get(name), member, None)
+            case _:
+                value = None
         if value is None or not _collective(value):
             return node
         return ast.Yield(node) if value in _COLLECTIVE else ast.YieldFrom(node)
@@ -289,6 +298,23 @@ def _garbage(count: int, dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(b"\xa5" * (count * np.dtype(dtype).itemsize), dtype).copy()
 
 
+def _load_tile(tile: _Shared, place: int, pointer: Pointer, index: int) -> None:
+    for lane in range(pointer.vector(index, _vector(tile, place))):
+        tile[place + lane] = pointer.get(index + lane)
+
+
+def _store_tile(pointer: Pointer, index: int, tile: _Shared, place: int) -> None:
+    for lane in range(pointer.vector(index, _vector(tile, place))):
+        pointer.set(index + lane, tile[place + lane])
+
+
+def _vector(tile: _Shared, place: int) -> int:
+    """Return how many elements of a tile are 128 bits, which must be aligned."""
+    count = 16 // tile.dtype.itemsize
+    assert place % count == 0, f"vector access to element {place}, not a multiple of {count}"
+    return count
+
+
 def _stand_ins(state: _Block) -> dict[str, Any]:
     """Return Python functions that do what the docstrings of the device functions say."""
 
@@ -315,6 +341,7 @@ def _stand_ins(state: _Block) -> dict[str, Any]:
         return int(value)
 
     namespace = types.SimpleNamespace(
+        syncthreads=lambda: ("barrier",),
         local=types.SimpleNamespace(array=_garbage),
         shared=types.SimpleNamespace(array=state.allocate),
     )

@@ -14,7 +14,7 @@ import minijit
 from minijit.debug import KernelReport, LaunchReport, LibraryStep, kernel_report
 from minijit.tools import workloads
 from minijit.tools.workloads import Workload
-from tests.sampling import sampled
+from tests.sampling import paired, sampled
 
 F32 = np.float32
 RANDOM = np.random.default_rng(3)
@@ -73,6 +73,32 @@ def test_rows(name: str, shape: tuple[int, int]) -> None:
     report = of(function, normal(*shape), *(normal(shape[1]) for _ in range(vectors)))
     assert len(report.kernels) == 1
     is_lean(report, 1.05)
+
+
+def row_sums(xp: Any, x: Any) -> Any:
+    return xp.sum(x, axis=-1)
+
+
+def row_positions(xp: Any, x: Any) -> Any:
+    return xp.argmax(x, axis=-1)
+
+
+UNALIGNED = ROWS | {"sums": (row_sums, 0), "argmax": (row_positions, 0)}
+LENGTHS = itertools.product((9, 33, 77, 300), ("float16", "float32", "float64"))
+SEEN_ON = itertools.product(UNALIGNED, [(8, 0), (9, 0), (10, 0)])
+
+
+@pytest.mark.parametrize(("length", "seen"), paired(LENGTHS, list(SEEN_ON)), ids=str)
+def test_rows_that_fill_no_sectors(
+    length: tuple[int, str], seen: tuple[str, tuple[int, int]]
+) -> None:
+    (columns, dtype), (name, cc) = length, seen
+    function, vectors = UNALIGNED[name]
+    x = normal(64, columns, dtype=dtype) / 8
+    weights = [normal(columns, dtype=dtype) for _ in range(vectors)]
+    report = kernel_report(lambda *a: function(np, *a), x, *weights, compute_capability=cc)
+    is_lean(report, 1.02)
+    assert all(kernel.registers <= 64 for kernel in report.kernels)
 
 
 @pytest.mark.parametrize(("name", "passes"), [("softmax", 5), ("rmsnorm", 3), ("logsumexp", 2)])
