@@ -106,7 +106,7 @@ def _run(measured: Target, options: argparse.Namespace) -> int:
     for workload in wanted:
         if not budget.start():
             break
-        row = measure(workload, compared, budget, measured.cache)
+        row = measure(workload, compared, budget, measured.cache, measured.device == "cpu")
         print(_line(row, names, measured), flush=True)
         rows[row.name] = row
         results = dataclasses.replace(
@@ -116,7 +116,7 @@ def _run(measured: Target, options: argparse.Namespace) -> int:
         )
         # After each: what comes next may end the process.
         _write(results, names, options)
-    print("\n".join(_summary(results.rows, [] if measured.note else names[:-1])))
+    print("\n".join(_summary(results.rows, [] if measured.note else names[:-1], ceiling)))
     for label, times in (
         ("cached call, two arrays of 8", results.call_microseconds),
         ("the same, each waited for", results.wait_microseconds),
@@ -183,12 +183,17 @@ def _line(row: Row, names: Sequence[str], measured: Target) -> str:
     return line + "".join(f"\n    {name}: {why}" for name, why in why_not.items())
 
 
-def _summary(rows: Sequence[Row], others: Sequence[str]) -> list[str]:
-    lines = []
+def _summary(rows: Sequence[Row], others: Sequence[str], ceiling: float | None) -> list[str]:
+    lines: list[str] = []
     fused = [row for row in rows if row.kind in ("elementwise", "row", "full")]
     for other in others:
         lines += _comparison(f"{other}/minijit, elementwise, row and full", fused, other)
         lines += _comparison(f"{other}/minijit, all", rows, other)
+    scaled = {row.name: row.scaling for row in rows if row.scaling is not None}
+    lines += _ratios("minijit, one thread/all", scaled)
+    computing = {row.name for row in rows if ceiling and (row.rate("minijit") or 0) < ceiling / 2}
+    computed = {name: factor for name, factor in scaled.items() if name in computing}
+    lines += _ratios("the same, below half the speed of a copy", computed)
     timed = [row for row in rows if "minijit" in row.first_milliseconds]
     if timed:
         slowest, name = max((row.first_milliseconds["minijit"], row.name) for row in timed)
@@ -197,11 +202,15 @@ def _summary(rows: Sequence[Row], others: Sequence[str]) -> list[str]:
 
 
 def _comparison(title: str, rows: Sequence[Row], other: str) -> list[str]:
-    ratios = [(ratio, row.name) for row in rows if (ratio := row.ratio(other)) is not None]
+    ratios = {row.name: ratio for row in rows if (ratio := row.ratio(other)) is not None}
+    return _ratios(title, ratios)
+
+
+def _ratios(title: str, ratios: Mapping[str, float]) -> list[str]:
     if not ratios:
         return []
-    mean, (worst, name) = geometric_mean(ratio for ratio, _ in ratios), min(ratios)
-    return [f"{title}: {mean:.2f}x over {len(ratios)}, worst {worst:.2f}x ({name})"]
+    mean, worst = geometric_mean(ratios.values()), min(ratios, key=ratios.__getitem__)
+    return [f"{title}: {mean:.2f}x over {len(ratios)}, worst {ratios[worst]:.2f}x ({worst})"]
 
 
 def _pairs(values: Mapping[str, object], form: str) -> str:

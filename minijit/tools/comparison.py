@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijit.tools.budget import Budget
+from minijit.tools.scaling import thread_scaling
 from minijit.tools.system import System
 from minijit.tools.systems import in_a_line
 from minijit.tools.timing import Clock, copies_beyond, first_call, interleaved_medians, repeated
@@ -29,6 +30,8 @@ class Row:
         error: Largest difference from float64 NumPy relative to its largest value, by system.
         failed: What a system raised, or by how much it was wrong; such a system is not timed.
         skipped: Why a system was not tried.
+        scaling: How many times faster minijit is on all threads of the CPU than on one; None where
+            that is not asked for.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Row:
     error: Mapping[str, float]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
+    scaling: float | None = None
 
     def ratio(self, other: str) -> float | None:
         """How many times longer `other` takes than minijit; `None` when one was not timed."""
@@ -53,7 +57,13 @@ class Row:
         return self.bytes / self.milliseconds[name] * 1e3
 
 
-def measure(workload: Workload, compared: Sequence[System], budget: Budget, cache: int = 0) -> Row:
+def measure(
+    workload: Workload,
+    compared: Sequence[System],
+    budget: Budget,
+    cache: int = 0,
+    scaling: bool = False,
+) -> Row:
     """Check every system against float64 NumPy, then time those that are right, in turn.
 
     Args:
@@ -61,6 +71,7 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
         compared: The systems.
         budget: Says how long each may take; it has been started for this workload.
         cache: Bytes of a cache that must not hold the inputs from one call to the next.
+        scaling: Whether to compare one thread of the CPU with all.
     """
     inputs = workload.make_inputs()
     copies = copies_beyond(cache, sum(x.nbytes for x in inputs))
@@ -70,7 +81,7 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
     error: dict[str, float] = {}
     failed: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    written = 0
+    written: int | None = None
     for system in compared:
         refusal = "" if system.name == "minijit" else budget.refusal(system.name)
         if refusal:
@@ -82,7 +93,6 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
             with budget.first_call(system.name):
                 result, taken = first_call(call)
             outputs = [system.get(output) for output in as_tuple(result)]
-            written = sum(output.nbytes for output in outputs)
             error[system.name] = largest_error(outputs, reference)
         # One system that cannot run a workload must not cost the figures of the others.
         except Exception as raised:
@@ -91,15 +101,27 @@ def measure(workload: Workload, compared: Sequence[System], budget: Budget, cach
         if not error[system.name] <= workload.tolerance:
             failed[system.name] = f"wrong by {error[system.name]:.1e}"
             continue
+        if written is None:
+            # The first one is eager, and so defines what the function returns.
+            written = sum(output.nbytes for output in outputs)
         first[system.name] = taken * 1e3
         calls[system.name] = call
     raised_later: dict[str, Exception] = {}
-    seconds = budget.for_timing(len(calls))
+    scaled = scaling and workload.kind != "small" and "minijit" in calls
+    seconds = budget.for_timing(len(calls) + 2 * scaled)
     medians = interleaved_medians(calls, seconds, _clocks(compared), raised_later)
     failed |= {name: in_a_line(raised) for name, raised in raised_later.items()}
-    size = sum(x.nbytes for x in inputs) + written
-    milliseconds = {name: median * 1e3 for name, median in medians.items()}
-    return Row(workload.name, workload.kind, size, milliseconds, first, error, failed, skipped)
+    return Row(
+        workload.name,
+        workload.kind,
+        sum(x.nbytes for x in inputs) + (written or 0),
+        {name: median * 1e3 for name, median in medians.items()},
+        first,
+        error,
+        failed,
+        skipped,
+        thread_scaling(calls["minijit"], seconds) if scaled and "minijit" in medians else None,
+    )
 
 
 def small_call(compared: Sequence[System], seconds: float, each: bool = False) -> dict[str, float]:

@@ -90,6 +90,7 @@ def as_markdown(results: Results, names: Sequence[str]) -> str:
             {row.name: _rates(row, names, rate) for row in rows if row.kind != "small"},
         ),
         "",
+        *_scaling(rows),
         "## First call",
         "",
         "Milliseconds with everything that is traced, compiled and loaded.",
@@ -126,6 +127,14 @@ def _rates(row: Row, names: Sequence[str], copy: float | None) -> list[str]:
     share = "-" if ours is None or copy is None else f"{ours / copy:.0%}"
     rates = (row.rate(name) for name in names)
     return [*("-" if rate is None else f"{rate / 1e9:.4g}" for rate in rates), share]
+
+
+def _scaling(rows: Sequence[Row]) -> list[str]:
+    factors = {row.name: [f"{row.scaling:.2f}"] for row in rows if row.scaling is not None}
+    if not factors:
+        return []
+    text = "How many times faster minijit is on all threads than on one."
+    return ["## Threads", "", text, "", *_table(["times faster"], factors), ""]
 
 
 def _table(heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> list[str]:

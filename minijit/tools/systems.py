@@ -29,7 +29,13 @@ def systems(device: Device) -> Compared:
         ImportError: `device` is `cuda` and CuPy is not installed.
     """
     if device == "cpu":
-        absent, found = _found({"numexpr": numexpr_system, "jax": lambda: _jax(device)})
+        absent, found = _found(
+            {
+                "numexpr": numexpr_system,
+                "jax": lambda: _jax(device),
+                "torch": lambda: _torch(device),
+            }
+        )
         ours = _minijit(np, np.asarray, np.asarray, host_clock)
         return Compared((_numpy(), *found, ours), absent)
     if device == "cuda-emulated":
@@ -38,7 +44,7 @@ def systems(device: Device) -> Compared:
         ours = _minijit(backend.xp, backend.asarray, np.asarray, host_clock)
         return Compared((_numpy(), ours), dict.fromkeys(("cupy", "cupy.fuse", "jax", "torch"), why))
     cupy = importlib.import_module("cupy")
-    absent, found = _found({"jax": lambda: _jax(device), "torch": _torch})
+    absent, found = _found({"jax": lambda: _jax(device), "torch": lambda: _torch(device)})
     ours = _minijit(cupy, cupy.asarray, cupy.asnumpy, device_clock)
     return Compared((_cupy(cupy), _cupy_fuse(cupy), *found, ours), absent)
 
@@ -102,29 +108,32 @@ def _minijit(
     return System("minijit", minijit.__version__, prepare, put, wait, get, clock)
 
 
-def _torch() -> System:
-    """PyTorch's compiler, which takes NumPy code as it is; only where it has a GPU."""
+def _torch(device: Device) -> System:
+    """PyTorch's compiler, which takes NumPy code as it is."""
     if importlib.util.find_spec("torch") is None:
         raise NotHereError("not installed")
     torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
+    on_gpu = device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
         raise NotHereError("installed without a GPU that it can use")
 
     def prepare(function: Callable[..., Any]) -> Any:
         return torch.compile(torch.compiler.wrap_numpy(_bound(np, function)), dynamic=False)
 
     def wait(result: Any) -> Any:
-        torch.cuda.synchronize()
+        if on_gpu:
+            torch.cuda.synchronize()
         return result
 
     def put(array: Any) -> Any:
-        return torch.from_numpy(np.asarray(array)).cuda()
+        return torch.from_numpy(np.asarray(array)).to(device)
 
     def get(tensor: Any) -> Any:
         return tensor.cpu().numpy()
 
     # PyTorch's default stream is the one that CuPy starts with.
-    return System("torch", torch.__version__, prepare, put, wait, get, device_clock)
+    clock = device_clock if on_gpu else host_clock
+    return System("torch", torch.__version__, prepare, put, wait, get, clock)
 
 
 def _jax(device: Device) -> System:
