@@ -13,6 +13,7 @@ __all__ = ["compilers"]
 _PACKAGE = Path(__file__).parent.parent
 # In a source tree the device functions lie beside the package.
 _KERNELS = next(p for p in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels") if p.is_dir())
+_OUTSIDE = (_PACKAGE / "ops" / "literals.py",)  # what makes device functions of users' functions
 
 
 def compilers(target: str, *packages: str) -> dict[str, str]:
@@ -64,8 +65,9 @@ def _metadata_folders(path: str) -> tuple[str, ...]:
 def _digest(target: str) -> str:
     digest = hashlib.sha256()
     backends = _PACKAGE / "backends"
-    for root in (_KERNELS, backends / "frontend", backends / target):
-        for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+    for root in (_KERNELS, backends / "frontend", backends / target, *_OUTSIDE):
+        files = [root] if root.is_file() else root.rglob("*.py")
+        for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
             code = path.read_bytes()
             digest.update(f"{path.relative_to(root).as_posix()} {len(code)}\n".encode())
             digest.update(code)

@@ -41,6 +41,7 @@ class Settings:
         compilation_cache_max_size: Most bytes of them; the least recently used go first. -1: all.
         persistent_cache_min_entry_size_bytes: Smaller ones are not written.
         persistent_cache_min_compile_time_secs: Ones that took less to compile are not written.
+        extensions: What open scopes of ``minijit.extend`` have declared, and rewrites; set there.
     """
 
     device: str = ""
@@ -60,12 +61,15 @@ class Settings:
     compilation_cache_max_size: int = 2**30
     persistent_cache_min_entry_size_bytes: int = 0
     persistent_cache_min_compile_time_secs: float = 0.0
+    extensions: tuple[Any, ...] = ()
 
     @property
     def fingerprint(self) -> tuple[tuple[str, object], ...]:
         """The options that change what a function compiles to, by name."""
         names = ("default_float", "default_int", "checks", "debug_nans")
-        return tuple((name, getattr(self, name)) for name in names)
+        options = tuple((name, getattr(self, name)) for name in names)
+        # By their texts, which no two have in common: a version must not keep them alive.
+        return (*options, ("extensions", tuple(map(repr, self.extensions))))
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
@@ -74,7 +78,7 @@ _SHARED = frozenset(
     | {name for name in _FIELDS if name.startswith(("compilation_cache", "persistent_cache"))}
 )
 """Options of what all threads share, caches and the pool: a block sets them for all."""
-_VARIABLES = {name: f"MINIJIT_{name.upper()}" for name in _FIELDS} | {
+_VARIABLES = {name: f"MINIJIT_{name.upper()}" for name in _FIELDS if name != "extensions"} | {
     "compilation_cache": "MINIJIT_CACHE",
     "compilation_cache_dir": "MINIJIT_CACHE_DIR",
 }

@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-__all__ = ["Definition", "definition"]
+__all__ = ["Definition", "definition", "keep_definition"]
 
 Definition = ast.FunctionDef | ast.Lambda
+_kept: weakref.WeakKeyDictionary[CodeType, Definition] = weakref.WeakKeyDictionary()
+
+
+def keep_definition(code: CodeType, tree: Definition) -> None:
+    """Remember the tree of code that was made of it without a text."""
+    _kept[code] = tree
 
 
 @functools.lru_cache(1024)
@@ -21,6 +28,9 @@ def definition(code: CodeType) -> Definition | None:
     None stands for: its text is not there or no longer the one it was made from, or it takes
     arguments in other ways than by position.
     """
+    kept = _kept.get(code)
+    if kept is not None:
+        return kept
     linecache.checkcache(code.co_filename)
     definitions, compiled = _parsed("".join(linecache.getlines(code.co_filename)))
     found = [node for node in definitions if code in compiled and _is_of(node, code)]

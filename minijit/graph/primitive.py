@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.errors import DeclarationError
 from minijit.graph.index import Affine
+from minijit.graph.registry import declare, declared, find
+from minijit.graph.source_info import user_line
 
 __all__ = [
     "NOT_YET",
@@ -55,10 +58,17 @@ class Scalar:
             ``dtype.type(0.5)``), or float32 code computes in float64. The generated code casts
             what the function returns to the result dtype.
         infix: Operator symbol to print in generated source instead of a call, for example ``"*"``.
+        cpu: What makes the code for the CPU, where it is another one.
+        cuda: What makes the code for CUDA, where it is another one.
+        strict: Refuse a function that returns another kind of number than the result dtype, or a
+            wider float, instead of casting it.
     """
 
     make: Callable[[np.dtype[Any]], Callable[..., Any]]
     infix: str | None = None
+    cpu: Callable[[np.dtype[Any]], Callable[..., Any]] | None = None
+    cuda: Callable[[np.dtype[Any]], Callable[..., Any]] | None = None
+    strict: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,6 +173,7 @@ class Primitive:
         flops: Operations for one element of the result (of the operand for a reduction); above 4
             it is worth storing a value rather than computing it twice.
         multiple_results: Whether it returns a tuple.
+        derived: Whether ``eager`` runs the primitive's own kernel, having no other code.
         samples: Domain of the operands in generated tests: ``(low, high)`` for each.
         jvp: Forward derivative rule.
         transpose: Rule of the linear transpose.
@@ -191,6 +202,7 @@ class Primitive:
     contraction: Contraction | None = None
     flops: int = 1
     multiple_results: bool = False
+    derived: bool = False
     samples: tuple[tuple[float, float], ...] = ()
     jvp: Rule = NOT_YET
     transpose: Rule = NOT_YET
@@ -201,19 +213,18 @@ class Primitive:
         return self.name
 
 
-_registry: dict[str, Primitive] = {}
-_monoids: dict[str, Monoid] = {}
-
-
 def register(primitive: Primitive) -> Primitive:
     """Add a primitive to the registry and return it.
 
     Raises:
-        ValueError: the name is taken, a field that its kind needs is missing, or its monoid has the
-            name of another one: targets know a monoid's faster code by name.
+        DeclarationError: the name is taken or is none, a field that its kind needs is missing, or
+            its monoid has the name of another one: targets know a monoid's faster code by name.
     """
-    if primitive.name in _registry:
-        raise ValueError(f"a primitive named {primitive.name!r} exists already")
+    if not primitive.name.isidentifier():
+        raise DeclarationError(
+            f"{primitive.name!r} cannot name a primitive: generated code calls it by its name, "
+            f"which has to be an identifier (at {user_line()})"
+        )
     needed = {
         Kind.ELEMENTWISE: "scalar",
         Kind.REDUCTION: "monoid",
@@ -221,24 +232,30 @@ def register(primitive: Primitive) -> Primitive:
         Kind.PIECEWISE: "parts",
     }.get(primitive.kind)
     if needed is not None and getattr(primitive, needed) is None:
-        raise ValueError(
+        raise DeclarationError(
             f"primitive {primitive.name!r} is {primitive.kind.value} and needs {needed!r}"
         )
     monoid = primitive.monoid
-    if monoid is not None and _monoids.setdefault(monoid.name, monoid) != monoid:
-        raise ValueError(
-            f"primitive {primitive.name!r}: there is another monoid named {monoid.name!r}; give "
-            "this one a name of its own, or use that one"
+    known = None if monoid is None else find("monoid", monoid.name)
+    if known is not None and known != monoid:
+        raise DeclarationError(
+            f"primitive {primitive.name!r}: there is another monoid named {known.name!r}; give "
+            f"this one a name of its own, or use that one (at {user_line()})"
         )
-    _registry[primitive.name] = primitive
+    declare("primitive", primitive.name, primitive)
+    if monoid is not None and known is None:
+        declare("monoid", monoid.name, monoid)
     return primitive
 
 
 def find_primitive(name: str) -> Primitive:
     """Return the primitive of that name, or raise ``KeyError``."""
-    return _registry[name]
+    primitive: Primitive | None = find("primitive", name)
+    if primitive is None:
+        raise KeyError(name)
+    return primitive
 
 
 def all_primitives() -> Iterator[Primitive]:
     """Iterate over all declared primitives in order of declaration."""
-    yield from tuple(_registry.values())
+    yield from declared("primitive")

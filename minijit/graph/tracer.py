@@ -21,15 +21,23 @@ from minijit.graph.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
+from minijit.graph.registry import find
 from minijit.graph.source_info import testing_statement, user_line
 
 if TYPE_CHECKING:
     from minijit.graph.jaxpr import Var
     from minijit.graph.trace import Trace
 
-__all__ = ["Tracer", "functions", "methods", "properties", "ufuncs"]
+__all__ = ["Tracer", "functions", "methods", "operation_for", "properties", "ufuncs"]
 
 ufuncs: dict[str, Callable[..., Any]] = {}
+
+
+def operation_for(name: str) -> Callable[..., Any] | None:
+    """Return what answers the ufunc of that name, in an open scope or at all, or None."""
+    return find("ufunc", name) or ufuncs.get(name)
+
+
 """By name of the NumPy or CuPy ufunc: what it does to tracers."""
 functions: dict[str, Callable[..., Any]] = {}
 """By qualified name of a NumPy function, for example ``"concatenate"`` or ``"linalg.norm"``."""
@@ -138,10 +146,11 @@ class Tracer(NDArrayOperatorsMixin):
         """Answer a NumPy ufunc, and those of its methods that have a traced form."""
         if method == "reduce":
             return functions[f"{ufunc.__name__}.reduce"](*inputs, **options)
-        if method != "__call__" or ufunc.__name__ not in ufuncs:
+        operation = operation_for(ufunc.__name__)
+        if method != "__call__" or operation is None:
             suffix = "" if method == "__call__" else f".{method}"
             raise TypeError(f"np.{ufunc.__name__}{suffix} cannot be traced (at {user_line()})")
-        return ufuncs[ufunc.__name__](*inputs, **_supported(options))
+        return operation(*inputs, **_supported(options))
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
@@ -158,9 +167,10 @@ class Tracer(NDArrayOperatorsMixin):
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **options: Any) -> Any:
         """Answer a CuPy ufunc."""
         name = kernel.name.removeprefix("cupy_")
-        if name not in ufuncs:
+        operation = operation_for(name)
+        if operation is None:
             raise TypeError(f"the CuPy kernel {kernel.name!r} cannot be traced (at {user_line()})")
-        return ufuncs[name](*args, **_supported(options))
+        return operation(*args, **_supported(options))
 
     def __cupy_override_reduction_kernel__(
         self,

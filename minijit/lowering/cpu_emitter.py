@@ -109,10 +109,12 @@ class CpuEmitter(Emitter):
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
+        assert op.scalar is not None
+        if op.scalar.cpu is not None:
+            return _scalar_function(op.scalar.cpu, dtype), False
         known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
         if known is not None:
             return Symbol(*known), True
-        assert op.scalar is not None
         return _scalar_function(op.scalar.make, dtype), False
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:

@@ -16,12 +16,11 @@ from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["CudaEmitter", "made"]
+__all__ = ["MATH", "CudaEmitter", "made"]
 
 VECTOR_BYTES = 16
 
-# These become one call of libdevice in the operand's own precision.
-_MATH = {
+MATH = {
     "arccos": math.acos,
     "arccosh": math.acosh,
     "arcsin": math.asin,
@@ -46,6 +45,7 @@ _MATH = {
     "tan": math.tan,
     "tanh": math.tanh,
 }
+"""Python's functions for primitives: one call of libdevice in the operand's own precision."""
 _EXTREMA = {"max": "maximum", "min": "minimum"}
 _ROUNDING = frozenset({"ceil", "floor", "trunc"})
 # To keep the sign of a float16 NaN costs instructions that only these operations are worth.
@@ -87,13 +87,15 @@ class CudaEmitter(Emitter):
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return libdevice's function or the compiled scalar code."""
+        assert op.scalar is not None
+        if op.scalar.cuda is not None:
+            return made("scalar_function", op.scalar.cuda, dtype), False
         if op.name in _EXTREMA and dtype.kind != "b":
             return self.symbol(_EXTREMA[op.name]), True
         if op.name in _ROUNDING and dtype.kind == "f":
             return self.symbol(op.name), True
-        if op.name in _MATH and dtype.kind == "f":
-            return _MATH[op.name], True
-        assert op.scalar is not None
+        if op.name in MATH and dtype.kind == "f":
+            return MATH[op.name], True
         return made("scalar_function", op.scalar.make, dtype), False
 
     def call(self, helper: str, *arguments: object) -> str:

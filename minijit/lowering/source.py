@@ -249,6 +249,10 @@ class Emitter:
             function, exact = self.function(op, dtype)
             code = f"{self.name(f'{op.name}_{dtype.name}', function)}({', '.join(args)})"
             natural = dtype if exact else None
+            if op.scalar.strict:
+                natural = held_dtype(out)
+                returned = Symbol("minijit.backends.frontend.values", "Returned", (natural.name,))
+                code = f"{self.name(f'returned_{natural.name}', returned)}({code})"
         if natural is None and out == np.float16:
             code, natural = f"{self.type(dtype)}({code})", dtype
         return self.cast(code, natural, out)

@@ -12,16 +12,18 @@ import numpy as np
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
+from minijit.graph.errors import DeclarationError
 from minijit.graph.primitive import NOT_YET, Kind, Monoid, Primitive, Rule, Scalar, register
+from minijit.graph.registry import declare, in_scope
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import array_namespace, bind
 from minijit.graph.tracer import ufuncs
+from minijit.ops.loops import Loops, dtypes_for
 from minijit.ops.promote import (
     as_operand,
     broadcast_operands,
     convert,
     is_traced,
-    loop_dtypes,
     operand_aval,
 )
 
@@ -44,12 +46,18 @@ class Elementwise:
     Operands of shape ``()`` need no explicit broadcast.
     """
 
-    def __init__(self, primitive: Primitive, ufunc: np.ufunc) -> None:
-        """Wrap ``primitive``, whose dtypes follow ``ufunc``."""
+    def __init__(self, primitive: Primitive, rule: np.ufunc | Loops) -> None:
+        """Wrap ``primitive``, whose dtypes follow ``rule``."""
         self.primitive = primitive
-        self.ufunc = ufunc
+        self.rule = rule
         self.__name__ = primitive.name
         self.__doc__ = primitive.doc
+
+    @property
+    def ufunc(self) -> np.ufunc:
+        """The ufunc whose dtypes it has."""
+        assert isinstance(self.rule, np.ufunc)
+        return self.rule
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Apply to arrays, scalars or tracers; the options are those of NumPy's ufuncs.
@@ -59,8 +67,8 @@ class Elementwise:
         """
         if not is_traced(*args):
             return self._compute(args, options)
-        if len(args) != self.ufunc.nin:
-            raise TypeError(f"{self.__name__}() takes {self.ufunc.nin} arguments, got {len(args)}")
+        if len(args) != self.rule.nin:
+            raise TypeError(f"{self.__name__}() takes {self.rule.nin} arguments, got {len(args)}")
         dtype = options.pop("dtype", None)
         for name, value in options.items():
             if value is not None and not (name == "where" and value is True):
@@ -73,13 +81,13 @@ class Elementwise:
     def _compute(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         xp = array_namespace(args)
         if self.primitive.ufunc is not None:
-            return getattr(xp, self.ufunc.__name__)(*args, **options)
+            return getattr(xp, self.primitive.ufunc.__name__)(*args, **options)
         return self.primitive.eager(xp, *args, **options)
 
     def record(self, *args: Any, dtype: np.dtype[Any] | None) -> Any:
         """Record the operation in the current trace."""
         avals = list(map(operand_aval, args))
-        loops = loop_dtypes(self.ufunc, avals, dtype)
+        loops = dtypes_for(self.rule, avals, dtype)
         weak = all(aval.weak_type for aval in avals) and dtype is None
         operands = [convert(arg, loop, weak) for arg, loop in zip(args, loops, strict=False)]
         return bind(self.primitive, *broadcast_operands(operands))
@@ -95,9 +103,10 @@ def elementwise(
     scalar: Scalar,
     doc: str,
     ufunc: np.ufunc | None = None,
-    dtypes: np.ufunc | None = None,
+    dtypes: np.ufunc | Loops | None = None,
     only: tuple[str, ...] = (),
     eager: Callable[..., Any] | None = None,
+    derived: bool = False,
     flops: int = 1,
     samples: tuple[tuple[float, float], ...] = (),
     jvp: Rule = NOT_YET,
@@ -111,9 +120,10 @@ def elementwise(
         scalar: Code of one element.
         doc: One line for the reference.
         ufunc: The NumPy ufunc that it answers; also CuPy's of that name.
-        dtypes: A ufunc whose dtype rule it shares, when it answers none itself.
+        dtypes: A ufunc whose dtype rule it shares, or a rule, when it answers none itself.
         only: Names of the operand dtypes, when the ufunc has loops that ``scalar`` has no code for.
         eager: ``(xp, *arrays)``; by default the function called as ``ufunc`` in ``xp``.
+        derived: Whether ``eager`` runs the primitive's own kernel, having no other code.
         flops: Operations for one element.
         samples: Domain of each operand in generated tests.
         jvp: Forward derivative rule.
@@ -122,14 +132,14 @@ def elementwise(
     """
     rule = ufunc or dtypes
     if rule is None:
-        raise ValueError(f"primitive {name!r} needs ufunc= or dtypes=")
+        raise DeclarationError(f"primitive {name!r} needs ufunc= or dtypes=")
 
     def abstract_eval(*avals: ShapedArray) -> ShapedArray:
         shapes = {aval.shape for aval in avals if aval.shape}
         if len(shapes) > 1:
             raise TypeError(f"{name}: operands of shapes {sorted(shapes)}")
         strong = [aval.strip_weak_type() for aval in avals]
-        loops = loop_dtypes(rule, strong)
+        loops = dtypes_for(rule, strong)
         if loops[:-1] != tuple(aval.dtype for aval in strong):
             raise TypeError(f"{name}: computes with {loops[:-1]}, not {[a.dtype for a in strong]}")
         if only and not {aval.dtype.name for aval in avals} <= set(only):
@@ -137,7 +147,11 @@ def elementwise(
         weak = all(aval.weak_type for aval in avals) and loops[-1].kind != "b"
         return ShapedArray(shapes.pop() if shapes else (), loops[-1], weak)
 
+    if isinstance(rule, Loops) and eager is None:
+        raise DeclarationError(f"primitive {name!r} is named after no ufunc and needs eager=")
+
     def by_name(xp: Any, *args: Any) -> Any:
+        assert isinstance(rule, np.ufunc)
         with np.errstate(all="ignore"):
             return getattr(xp, rule.__name__)(*args)
 
@@ -148,6 +162,7 @@ def elementwise(
             doc=doc,
             abstract_eval=abstract_eval,
             eager=eager or by_name,
+            derived=derived,
             ufunc=ufunc,
             scalar=scalar,
             flops=flops,
@@ -159,7 +174,14 @@ def elementwise(
     )
     operation = Elementwise(primitive, rule)
     if ufunc is not None:
-        ufuncs[ufunc.__name__] = operation
+        if ufunc.__name__ in ufuncs:
+            raise DeclarationError(
+                f"np.{ufunc.__name__} has a meaning for traced arrays already (at {user_line()})"
+            )
+        if in_scope():
+            declare("ufunc", ufunc.__name__, operation)
+        else:
+            ufuncs[ufunc.__name__] = operation
     return operation
 
 

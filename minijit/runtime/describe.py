@@ -15,6 +15,7 @@ import numpy as np
 
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import Symbol
+from minijit.ops.literals import Formula
 
 __all__ = ["Indescribable", "describe_function", "describe_source"]
 
@@ -62,6 +63,12 @@ def _describe(value: Any, seen: _Seen) -> Any:
 def _(value: Symbol, seen: _Seen) -> Any:
     made = None if value.arguments is None else [_describe(a, seen) for a in value.arguments]
     return ["symbol", value.module, value.name, made]
+
+
+@_describe.register
+def _(value: Formula, seen: _Seen) -> Any:
+    # What is made of it follows from minijit's own code, a digest of which is in the environment.
+    return ["formula", _describe(value.function, seen)]
 
 
 @_describe.register(np.dtype)

@@ -38,7 +38,11 @@ def _folded(eqns: Iterable[JaxprEqn], environment: dict[Var, Atom]) -> Iterator[
             yield from _folded(inner, environment)
             resolved = (resolve(atom, environment) for atom in results)
             environment.update(zip(eqn.outvars, resolved, strict=True))
-        elif kind is Kind.ELEMENTWISE and all(isinstance(atom, Literal) for atom in invars):
+        elif (
+            kind is Kind.ELEMENTWISE
+            and not eqn.primitive.derived  # it would be compiled for this
+            and all(isinstance(atom, Literal) for atom in invars)
+        ):
             (var,) = eqn.outvars
             operands = (_operand(atom) for atom in invars if isinstance(atom, Literal))
             with np.errstate(all="ignore"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
+import operator
 import sys
 from contextlib import AbstractContextManager
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,16 @@ from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_mach
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
 from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
 from minijit.backends.frontend.refusals import RAISED, explained, refuse_raising
+from minijit.kernels.math import CPU_FUNCTIONS
 from minijit.lowering.cpu_launch import CpuLaunch
+from minijit.lowering.cuda_emitter import MATH
 from minijit.lowering.source import KernelSource
-from minijit.lowering.symbols import resolve_all
+from minijit.lowering.symbols import Symbol, resolve, resolve_all
 
 __all__ = ["assembly", "compile_source", "llvm_code"]
 
+_VECTORISED: dict[Any, str] = {function: name for name, function in MATH.items()}
+_VECTORISED |= {math.pow: "power", operator.pow: "power"}
 _LLVM_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
@@ -112,12 +118,31 @@ def _passed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype == np.float16 else dtype
 
 
+def _faster(function: Any, dtype: str) -> Any:
+    """Return the vectorisable function for one of the module ``math``, which is scalar code."""
+    name = _VECTORISED.get(function, "") if isinstance(function, BuiltinFunctionType) else ""
+    if (name, dtype) not in CPU_FUNCTIONS:
+        return function
+    return _vectorised(name, dtype)
+
+
+@functools.cache
+def _vectorised(name: str, dtype: str) -> Any:
+    from numba.core.registry import cpu_target
+
+    found = resolve(Symbol(*CPU_FUNCTIONS[name, dtype]))
+    # The compiler may be at work already, and would not have seen what was imported just now.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    return found
+
+
 def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
     from numba.core import types
     from numba.extending import intrinsic
 
     filename = f"<minijit {source.kernel.name}>"
-    toolkit = Toolkit(types, intrinsic)
+    toolkit = Toolkit(types, intrinsic, _faster)
     names, launch = resolve_all(source.names), source.launch
     return kernel_function(toolkit, source.text, names, filename, launch.interleave)
 

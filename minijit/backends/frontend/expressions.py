@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.sources import device_code
-from minijit.backends.frontend.values import Known, Operand, Typed, Unsupported
+from minijit.backends.frontend.values import Known, Operand, Returned, Typed, Unsupported
+from minijit.graph.errors import DeclarationError
 
 __all__ = ["Expressions"]
 
@@ -157,17 +160,39 @@ class Expressions:
         operands = list(map(self.evaluate, node.args))
         if not isinstance(function, Known):
             raise Unsupported(node)
+        if isinstance(function.value, Returned):
+            return self._returned(function.value, *operands)
         kind = self.numba.scalar_type(function.value)
         if kind is not None and len(operands) == 1:
             return Typed(kind, self.numba.cast(operands[0], kind))
         if function.value in (min, max):
             return self._extremum("<" if function.value is min else ">", *operands)
+        swift = self.numba.faster(function.value, operands)
+        if swift is not function.value:
+            return self.numba.call(Known(swift), operands)
         python = device_code(function.value)
         if python is not None:
             result = self.inline(python, operands)
             if result is not None:
                 return result
         return self.numba.call(function, operands)
+
+    def _returned(self, declared: Returned, operand: Operand) -> Operand:
+        """Return what a declared function gave as the dtype that was declared for it."""
+        if isinstance(operand, tuple):
+            raise DeclarationError(f"it returns {len(operand)} values, one was declared")
+        kind = self.numba.scalar_type(np.dtype(declared.dtype).type)
+        given, types = self.numba.typed(operand).type, self.numba.types
+        families = (types.Boolean, types.Integer, types.Float)
+        family = next(each for each in families if isinstance(kind, each))
+        wider = family is types.Float and getattr(given, "bitwidth", 0) > kind.bitwidth
+        known = isinstance(operand, Known) and not isinstance(given, types.Boolean)
+        if not known and (not isinstance(given, family) or wider):
+            raise DeclarationError(
+                f"it returns {given} where {declared.dtype} is declared: convert what it returns, "
+                "or what made it so, or declare that dtype (result=)"
+            )
+        return Typed(kind, self.numba.cast(operand, kind))
 
     def _extremum(self, sign: str, left: Operand, right: Operand) -> Operand:
         """Return the one of two integers that lies in the direction of ``sign``."""

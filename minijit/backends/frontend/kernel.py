@@ -26,10 +26,13 @@ class Toolkit:
     Attributes:
         types: The module of its types.
         intrinsic: Its decorator.
+        faster: ``(function, dtype)`` -> what to call in the place of a function of Python's for
+            arguments of a float type, or the function itself.
     """
 
     types: Any
     intrinsic: Callable[[Any], Any]
+    faster: Callable[[Any, str], Any] = lambda function, dtype: function
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def _body(toolkit: Toolkit, arity: int) -> Any:
 
     def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kernel = _compiled.get()
-        numba = Numba(toolkit.types, context, builder)
+        numba = Numba(toolkit.types, context, builder, toolkit.faster)
         function = Function(numba, kernel.names, _locator(builder), kernel.interleave)
         function.bind(kernel.tree, list(map(Typed, signature.args, values)))
         function.run(kernel.tree.body)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -42,8 +43,11 @@ class Numba:
         builder: Where code goes.
     """
 
-    def __init__(self, types: Any, context: Any, builder: Any) -> None:
-        """Write code through ``builder``."""
+    def __init__(
+        self, types: Any, context: Any, builder: Any, faster: Callable[[Any, str], Any]
+    ) -> None:
+        """Write code through ``builder``; see ``Toolkit.faster``."""
+        self._faster = faster
         self.types = types
         self.context = context
         self.builder = builder
@@ -137,9 +141,22 @@ class Numba:
         member = None if kind is None else self._typing.resolve_getattr(kind, name)
         return Known(getattr(base.value, name), member)
 
+    def faster(self, function: Any, operands: Sequence[Operand]) -> Any:
+        """Return what the target calls in the place of a function of Python's, or the function."""
+        kinds = {o.type for o in operands if isinstance(o, Typed)}
+        if len(kinds) != 1 or any(isinstance(o, tuple) for o in operands):
+            return function
+        (kind,) = kinds
+        values = [o.value for o in operands if isinstance(o, Known)]
+        same = all(self.scalar_type(type(value)) == kind for value in values)
+        return self._faster(function, str(kind)) if same else function
+
     def apply(self, function: Any, *operands: Operand) -> Typed:
         """Return the result of an operator of the module ``operator``."""
         values = [self.typed(operand) for operand in operands]
+        if function is operator.pow:
+            known = Known(self.faster(function, operands))
+            return self._write(known, [value.type for value in values], values)
         return self._write(Known(function), [value.type for value in values], values)
 
     def call(self, function: Known, operands: Sequence[Operand]) -> Operand:

@@ -46,7 +46,9 @@ def explained(error: FrontendError, names: Mapping[str, Any], text: str) -> Exce
     for name in _CALLED.findall(line):
         function = _function(names.get(name))
         if function is not None and is_users(function.__code__.co_filename):
-            return DeclarationError(f"{_place(function, message)}: {_reason(message)}")
+            known = isinstance(error.__cause__, DeclarationError)
+            reason = str(error.__cause__) if known else _reason(message)
+            return DeclarationError(f"{_place(function, message)}: {reason}")
     return error
 
 

@@ -9,7 +9,9 @@ import ast
 import dataclasses
 from typing import Any
 
-__all__ = ["FrontendError", "Known", "Operand", "Typed", "Unsupported"]
+import numpy as np
+
+__all__ = ["FrontendError", "Known", "Operand", "Returned", "Typed", "Unsupported"]
 
 
 class FrontendError(RuntimeError):
@@ -44,6 +46,21 @@ class Typed:
 
     type: Any
     value: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Returned:
+    """The conversion of what a declared function returns; another kind of number is refused.
+
+    Attributes:
+        dtype: Name of the dtype that was declared.
+    """
+
+    dtype: str
+
+    def __call__(self, value: Any) -> Any:
+        """Convert, where the text of a kernel runs as Python."""
+        return np.dtype(self.dtype).type(value)
 
 
 Operand = Known | Typed | tuple[Any, ...]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from minijit.api import load_operations
+from minijit.extend.elementwise import elementwise
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
+from minijit.graph.registry import scope
 from minijit.graph.trace import bind
-from minijit.ops.define import elementwise, plain, reduction, typed
+from minijit.ops.define import plain, reduction, typed
 from minijit.ops.library import library
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "library",
     "plain",
     "reduction",
+    "scope",
     "typed",
     "unsupported",
 ]
