@@ -154,16 +154,32 @@ class MapEmitter(CudaEmitter):
             self.place()
             for statement in self.kernel.statements:
                 self._sort(statement)
-            for load in self.loads:
-                self.local(f"{load.out.name}_", self.shape.lanes, load.out.dtype)
-            for store in self.stores:
-                dtype = self.kernel.buffers[store.buffer].dtype
-                self.local(f"o{store.buffer}_", self.shape.lanes, dtype)
-            if self.loads:
-                self._in_two_ways(self._load)
+            self.declare()
+            self.read()
             self._compute()
-            if self.stores:
-                self._in_two_ways(self._store)
+            self.finish()
+
+    def declare(self) -> None:
+        """Write the arrays in which a thread holds its elements."""
+        for load in self.loads:
+            self.local(f"{load.out.name}_", self.shape.lanes, load.out.dtype)
+        for store in self.stores:
+            dtype = self.kernel.buffers[store.buffer].dtype
+            self.local(f"o{store.buffer}_", self.shape.lanes, dtype)
+
+    def read(self) -> None:
+        """Write the loads that come before the first use."""
+        if self.loads:
+            self.in_two_ways(self._load)
+
+    def finish(self) -> None:
+        """Write the stores that come after everything else."""
+        if self.stores:
+            self.in_two_ways(self._store)
+
+    def comes_first(self, load: Load) -> bool:
+        """Whether a load comes before everything else."""
+        return load.guard is None
 
     def _sort(self, statement: Statement) -> None:
         """Put a statement where it belongs; what exists once a launch is written at once."""
@@ -180,12 +196,12 @@ class MapEmitter(CudaEmitter):
                 (self.stores if vector else self.body).append(statement)
         elif statement.out.level is Level.LAUNCH:
             self.statement(statement)
-        elif isinstance(statement, Load) and statement.guard is None:
+        elif isinstance(statement, Load) and self.comes_first(statement):
             self.loads.append(statement)
         else:
             self.body.append(statement)
 
-    def _in_two_ways(self, access: _Access) -> None:
+    def in_two_ways(self, access: _Access) -> None:
         """Write an access for whole tiles and, where the last one is not, for its elements."""
         if not self.tail:
             access(True)
@@ -196,7 +212,7 @@ class MapEmitter(CudaEmitter):
             access(False)
 
     @contextlib.contextmanager
-    def _group(self) -> Iterator[str]:
+    def groups(self) -> Iterator[str]:
         """Write the loop over the groups of a thread; yields code of the group's first lane."""
         if self.shape.groups == 1:
             self.group("0")
@@ -258,7 +274,7 @@ class MapEmitter(CudaEmitter):
             self.unflatten(position, range(len(self.kernel.rows)))
 
     def _load(self, whole: bool) -> None:
-        with self._group() as first:
+        with self.groups() as first:
             for load in self.loads:
                 name = f"{load.out.name}_"
                 note = self.kernel.buffers[load.buffer].name
@@ -288,7 +304,7 @@ class MapEmitter(CudaEmitter):
             self.writer.line(code, note)
 
     def _store(self, whole: bool) -> None:
-        with self._group() as first:
+        with self.groups() as first:
             for store in self.stores:
                 index = self.index(store.index)
                 name, buffer = f"o{store.buffer}_", f"b{store.buffer}"
@@ -307,7 +323,7 @@ class MapEmitter(CudaEmitter):
 
     def _compute(self) -> None:
         memory = any(isinstance(s, Load | Store) for s in self.body)
-        with self._group() as first:
+        with self.groups() as first:
             for lanes in self._lanes(first):
                 with lanes as lane, contextlib.ExitStack() as stack:
                     if self.tail and memory:

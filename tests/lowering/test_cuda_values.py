@@ -97,7 +97,10 @@ def test_map_of_strided_and_flipped_operands() -> None:
     check(build.kernel())
 
 
-@pytest.mark.parametrize("shape", [(32, 32), (64, 96), (17, 33), (70, 40)])
+@pytest.mark.parametrize(
+    "shape",
+    [(32, 32), (64, 96), (17, 33), (70, 40), (3, 300), (270, 3), (16, 70), (5, 16), (2, 40)],
+)
 def test_transposed_operands_are_read_in_tiles(shape: tuple[int, int]) -> None:
     rows, cols = shape
     build = Builder(shape)
@@ -114,6 +117,39 @@ def test_transposition_of_three_dimensions() -> None:
         build.store(build.map("add", build.load(strides), at), [800, 40, 1])
         source, _ = check(build.kernel())
         assert source.schedule.startswith("tile")
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (33, 50)])
+def test_results_across_are_written_through_tiles(shape: tuple[int, int]) -> None:
+    rows, cols = shape
+    build = Builder(shape)
+    value = build.map("add", build.load([cols, 1]), build.load([1, rows]))
+    build.store(value, [cols, 1])
+    build.store(build.map("mul", value, value), [1, rows])
+    source, _ = check(build.kernel())
+    assert source.schedule.startswith("tile")
+    assert source.text.count("shared.array") == source.text.count("syncthreads") == 2
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (40, 41)])
+def test_tiles_under_a_guard(shape: tuple[int, int]) -> None:
+    rows, cols = shape
+    build = Builder(shape)
+    inside = build.map("ge", build.index([0, 1]), constant(3, np.int64), dtype=np.bool_)
+    x = build.load([1, rows], offset=-3 * rows, size=rows * cols, guard=inside)
+    build.store(build.map("add", x, build.load([cols, 1])), [cols, 1])
+    source, _ = check(build.kernel())
+    assert source.text.count("shared.array") == 1
+
+
+def test_no_more_tiles_than_shared_memory_holds() -> None:
+    build = Builder((32, 48))
+    total = build.load([1, 32])
+    for _ in range(14):
+        total = build.map("add", total, build.load([1, 32]))
+    build.store(total, [48, 1])
+    source, _ = check(build.kernel())
+    assert source.text.count("shared.array") == 11
 
 
 def test_map_with_mixed_widths() -> None:

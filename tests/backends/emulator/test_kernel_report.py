@@ -159,6 +159,39 @@ def test_columns_too_long_to_be_held_are_read_once_for_each_pass(name: str) -> N
     assert reads == {1 if name == "sums" else 2 if name == "mean/var" else 3}
 
 
+TRANSPOSES: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "matrix": (lambda x: x.T, (96, 160)),
+    "axes-reversed": (lambda x: x.transpose(2, 1, 0), (32, 3, 64)),
+    "last-two": (lambda x: x.transpose(0, 2, 1), (3, 64, 32)),
+    "to-the-front": (lambda x: x.transpose(2, 0, 1), (4, 16, 64)),
+    "flipped": (lambda x: x[::-1].T, (64, 96)),
+    "colours-apart": (lambda x: x.transpose(2, 0, 1), (16, 32, 3)),
+    "colours-together": (lambda x: x.transpose(1, 2, 0), (4, 32, 32)),
+    "pairs": (lambda x: x.T, (2, 1024)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+@pytest.mark.parametrize("name", TRANSPOSES)
+def test_transposes(name: str, dtype: str) -> None:
+    turned, shape = TRANSPOSES[name]
+    x = normal(*shape, dtype=dtype)
+    report = kernel_report(lambda x: turned(x) + x.dtype.type(1), x)
+    np.testing.assert_array_equal(report.outputs, turned(x) + x.dtype.type(1))
+    is_lean(report, 1.02)
+
+
+def test_results_across_are_written_in_whole_sectors() -> None:
+    x = normal(64, 64)
+    report = kernel_report(lambda x: (x + 1, (x * 2).T), x)
+    (kernel,) = report.kernels
+    # The second result reads x across, and x is read along its rows as well: twice in all.
+    assert kernel.bytes == 4 * x.nbytes
+    assert kernel.bank_conflicts == 0
+    for got, want in zip(report.outputs, (x + 1, (x * 2).T), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("make", [lambda f: f, minijit.jit], ids=["plain", "jitted"])
 def test_a_strided_program_is_found_out(make: Any) -> None:
     def strided(x: Any) -> Any:
