@@ -16,9 +16,12 @@ from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["MATH", "CudaEmitter", "made"]
+__all__ = ["MATH", "SECTOR_BYTES", "VECTOR_BYTES", "CudaEmitter", "made"]
 
 VECTOR_BYTES = 16
+"""What one access moves."""
+SECTOR_BYTES = 32
+"""What memory gives or takes at a time."""
 
 MATH = {
     "arccos": math.acos,

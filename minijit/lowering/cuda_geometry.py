@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from minijit.lowering.cuda_emitter import VECTOR_BYTES
+from minijit.lowering.cuda_emitter import SECTOR_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_launch import unrolled_lanes
+from minijit.lowering.cuda_lead import Lead, find_lead
 from minijit.lowering.kernel_ir import Kernel, Store
 from minijit.lowering.stages import Staging, accesses, reads_along_rows, stage_kernel
 
 __all__ = [
     "FEW_ROWS",
     "MOST_THREADS",
-    "SECTOR_BYTES",
     "WARP",
     "Geometry",
     "choose_geometry",
@@ -32,7 +32,6 @@ _MOST_LANES = 32
 MOST_THREADS = 512
 _PASS_THREADS = 256
 _PASS_VECTORS = 4
-SECTOR_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +47,7 @@ class Geometry:
         steps: Chunks that a thread holds at a time, ``group * chunk`` columns apart.
         persistent: Whether the whole row is held at once; else it is read again in each pass.
         apart: Rows from one of a warp to its next; beyond one the block has as many warps.
+        lead: By how many columns threads begin before the row, if they do.
     """
 
     by_column: bool
@@ -57,6 +57,7 @@ class Geometry:
     steps: int
     persistent: bool
     apart: int = 1
+    lead: Lead | None = None
 
     @property
     def rows(self) -> int:
@@ -72,6 +73,13 @@ class Geometry:
     def span(self) -> int:
         """Columns that the threads of a row hold at a time."""
         return self.lanes * self.group
+
+    def led(self, cols: int, lead: Lead) -> Geometry:
+        """Return the same where threads begin before rows: a row that is held takes a step more."""
+        steps = self.steps
+        if self.persistent:
+            steps = -(-(cols + lead.most) // (self.group * self.chunk))
+        return dataclasses.replace(self, steps=steps, lead=lead)
 
     def __str__(self) -> str:
         """Return the schedule in words."""
@@ -90,7 +98,8 @@ def choose_geometry(
     held = stage_kernel(kernel, keep_loads=True)
     most = most_lanes(held, work)
     by_column = reads_along_rows(kernel)
-    chunk = _chunk(kernel, most) if vectorize and not by_column else 1
+    lead = find_lead(kernel) if vectorize and not by_column else None
+    chunk = _chunk(kernel, lead, most) if vectorize and not by_column else 1
     rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
     if by_column:
         sizes = [kernel.buffers[a.buffer].dtype.itemsize for a in accesses(kernel)]
@@ -98,6 +107,8 @@ def choose_geometry(
         geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
     else:
         geometry = _rows(rows, cols, chunk, max(most, chunk))
+        if lead is not None:
+            geometry = geometry.led(cols, lead)
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
 
 
@@ -108,7 +119,7 @@ def most_lanes(held: Staging, work: int | None) -> int:
     return min(most, work or most, *(unrolled_lanes(stage.cells) for stage in held.stages))
 
 
-def _chunk(kernel: Kernel, most: int) -> int:
+def _chunk(kernel: Kernel, lead: Lead | None, most: int) -> int:
     """Return how many neighbouring columns make whole vectors; 1 when rows are not aligned."""
     inner = len(kernel.extents) - 1
     sizes = [
@@ -118,7 +129,7 @@ def _chunk(kernel: Kernel, most: int) -> int:
     ]
     if not sizes:
         return 1
-    chunk = math.gcd(VECTOR_BYTES // min(sizes), kernel.cols[-1])
+    chunk = math.gcd(VECTOR_BYTES // min(sizes), kernel.cols[-1], 0 if lead is None else lead.step)
     while chunk > most:
         chunk //= 2
     return chunk if chunk * max(sizes) >= VECTOR_BYTES else 1

@@ -12,11 +12,12 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 
+from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_product import ProductWriter, has_products, rows_part
 from minijit.lowering.cuda_rings import RingEmitter
-from minijit.lowering.cuda_streams import SECTOR_BYTES, Stream, find_streams
+from minijit.lowering.cuda_streams import Stream, find_streams
 from minijit.lowering.kernel_ir import (
     Kernel,
     Loop,

@@ -15,6 +15,7 @@ from minijit.lowering.source import held_dtype
 __all__ = ["ReducingEmitter"]
 
 _ACCUMULATORS = 4
+_LONG_CHAIN = 16
 
 
 class ReducingEmitter(CudaEmitter):
@@ -59,7 +60,8 @@ class ReducingEmitter(CudaEmitter):
     @property
     def _accumulators(self) -> int:
         shape = self.geometry
-        return math.gcd(shape.chunk if shape.chunk > 1 else shape.steps, _ACCUMULATORS)
+        lanes = shape.chunk if shape.chunk > 1 else shape.steps
+        return _ACCUMULATORS if lanes >= _LONG_CHAIN else math.gcd(lanes, _ACCUMULATORS)
 
     def start(self, reduce: Reduce) -> None:
         """Write the accumulators; several, so that sums are neither slow chains nor inaccurate."""

@@ -7,9 +7,10 @@ from typing import cast
 
 import numpy as np
 
+from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP, Geometry
 from minijit.lowering.cuda_reduce import ReducingEmitter
-from minijit.lowering.cuda_streams import SECTOR_BYTES, Stream
+from minijit.lowering.cuda_streams import Stream
 from minijit.lowering.kernel_ir import Kernel, Load, Loop, Statement, Store
 from minijit.lowering.source import held_dtype
 

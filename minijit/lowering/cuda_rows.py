@@ -56,7 +56,9 @@ class _RowEmitter(TiledEmitter):
         self.inner = len(kernel.extents) - 1
         self.ragged = kernel.ragged is not None
         self.limit = "limit" if self.ragged else str(self.cols)
-        self.exact = not self.ragged and self.cols > 0 and self.cols % geometry.span == 0
+        self.lead = geometry.lead
+        whole = self.cols > 0 and self.cols % geometry.span == 0
+        self.exact = whole and not self.ragged and self.lead is None
 
     def write(self) -> None:
         """Write the whole function."""
@@ -80,6 +82,9 @@ class _RowEmitter(TiledEmitter):
             line, block = self.writer.line, self.dims[0]
             left = f"{self.kernel.ragged} - {block}*{self.cols}"
             line(f"limit = {self.integer(f'min({self.cols}, {left})')}")
+        if self.lead is not None:
+            start = self.call("remainder", self.index(self.lead.start), self.lead.sector)
+            self.writer.line(f"lead = {self.call('narrow', start)}")
 
     def _arrays(self) -> None:
         """Write the arrays that hold a thread's share of the row."""
@@ -151,7 +156,7 @@ class _RowEmitter(TiledEmitter):
             yield
             return
         line = self.writer.line
-        line(f"base = {self.integer('0')}")
+        line(f"base = {self.integer('0' if self.lead is None else '-lead')}")
         with self.writer.block(f"while base < {self.limit}:"):
             yield
             line(f"base = {self.call('advance', 'base', self.geometry.span)}")
@@ -170,13 +175,35 @@ class _RowEmitter(TiledEmitter):
                 )
             if shape.chunk > 1:
                 place = f"{shape.chunk}*{place}"
-            if not shape.persistent:
-                place = f"base + {place}"
-            self.writer.line(f"j = {self.integer(place)}")
-            if not self.exact:
-                stack.enter_context(self.writer.block(f"if j < {self.limit}:"))
-            self.unflatten("j", self.col_dims)
+            self._column(place, "g", stack)
             yield first
+
+    def _column(self, place: str, step: str, stack: contextlib.ExitStack) -> None:
+        """Write the column at a place among those of the threads, and open what tests for it."""
+        if not self.geometry.persistent:
+            place = f"base + {place}"
+        elif self.lead is not None:
+            place = f"{place} - lead"
+        self.writer.line(f"j = {self.integer(place)}")
+        if not self.exact:
+            stack.enter_context(self.writer.block(f"if {self._exists(step)}:"))
+        self.unflatten("j", self.col_dims)
+
+    def _exists(self, step: str) -> str:
+        """Return code that holds where there is a column ``j`` in a step."""
+        below = f"j < {self.limit}"
+        if self.lead is None:
+            return below
+        if not self.geometry.persistent or self.geometry.steps == 1:
+            return f"j >= 0 and {below}"
+        # Unrolled, only the first step and the last ones test anything.
+        first, last = (
+            f"{step} > 0 or j >= 0",
+            self.cols // (self.geometry.group * self.geometry.chunk),
+        )
+        if not self.ragged and last:
+            below = f"({step} < {last} or {below})"
+        return f"({first}) and {below}"
 
     @contextlib.contextmanager
     def _lane(self, first: str) -> Iterator[str]:
@@ -204,17 +231,13 @@ class _RowEmitter(TiledEmitter):
             with self._step() as first, self._lane(first) as lane:
                 yield lane, "g" if shape.chunk == 1 else "k"
             return
-        line = self.writer.line
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.writer.block(f"for q in range({shape.lanes}):"))
             if not self.exact or any(self._uses_position(s) for s in stage.cells):
                 shift = shape.chunk.bit_length() - 1
-                line(f"k = q & {shape.chunk - 1}")
+                self.writer.line(f"k = q & {shape.chunk - 1}")
                 place = f"{shape.chunk}*(part + {shape.group}*(q >> {shift})) + k"
-                line(f"j = {self.integer(place if shape.persistent else f'base + {place}')}")
-                if not self.exact:
-                    stack.enter_context(self.writer.block(f"if j < {self.limit}:"))
-                self.unflatten("j", self.col_dims)
+                self._column(place, f"(q >> {shift})", stack)
             yield "q", "q"
 
     def _uses_position(self, statement: Statement) -> bool:

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from minijit.lowering.cuda_emitter import VECTOR_BYTES
+from minijit.lowering.cuda_emitter import SECTOR_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_geometry import (
     FEW_ROWS,
     MOST_THREADS,
-    SECTOR_BYTES,
     WARP,
     Geometry,
     most_lanes,
@@ -107,7 +106,9 @@ def _shares(kernel: Kernel, plain: Geometry, itemsize: int) -> bool:
     row = math.prod(kernel.cols) * itemsize
     if row % SECTOR_BYTES == 0 or math.prod(kernel.rows) == 1:
         return False
-    at_once = plain.steps == 1 and WARP // plain.group * row % SECTOR_BYTES == 0
+    at_once = (
+        plain.steps == 1 and plain.group <= WARP and WARP // plain.group * row % SECTOR_BYTES == 0
+    )
     return not at_once and row < _SEAMS * (SECTOR_BYTES - itemsize)
 
 

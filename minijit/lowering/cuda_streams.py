@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterator
 
 from minijit.graph.index import Affine
+from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP
 from minijit.lowering.kernel_ir import Kernel, Load, Loop, Store, walk
 from minijit.lowering.source import held_dtype
 from minijit.lowering.structure import Structure
 
-__all__ = ["SECTOR_BYTES", "Stream", "find_streams"]
+__all__ = ["Stream", "find_streams"]
 
-SECTOR_BYTES = 32
 _BANK_BYTES = 4
 _SHARED_BYTES = 48 << 10
 """What a block may have without asking for more."""

@@ -140,9 +140,9 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], float]] = {
     "bias": (lambda: cuda_kernels.bias(64, 256), 1.6),
     "transpose": (lambda: cuda_kernels.transpose(96, 128), 1.55),
     "softmax": (lambda: cuda_kernels.softmax(16, 1024), 1.05),
-    "softmax short": (lambda: cuda_kernels.softmax(500, 20), 1.45),
+    "softmax short": (lambda: cuda_kernels.softmax(500, 20), 1.01),
     "softmax block": (lambda: cuda_kernels.softmax(4, 8192), 1.05),
-    "softmax odd": (lambda: cuda_kernels.softmax(16, 1001), 1.25),
+    "softmax odd": (lambda: cuda_kernels.softmax(16, 1001), 1.02),
     "softmax columns": (lambda: cuda_kernels.softmax(64, 256, axis=0), 1.2),
     "layernorm": (lambda: cuda_kernels.layernorm(8, 1024), 2.0),
     "rmsnorm": (lambda: cuda_kernels.rmsnorm(8, 768), 1.7),
@@ -163,6 +163,6 @@ def test_kernel_is_right_and_moves_little(name: str, cc: tuple[int, int]) -> Non
         np.testing.assert_allclose(np.asarray(result), wanted, rtol=2e-5, atol=2e-5)
     assert counters.bank_conflicts == 0
     assert counters.sectors <= allowed * counters.distinct_sectors
-    if name not in ("transpose", "softmax short", "softmax odd", "softmax columns"):
+    if name not in ("transpose", "softmax columns"):
         assert counters.sectors <= 1.05 * counters.fewest_sectors
     assert counters.atomics == 0

@@ -84,7 +84,9 @@ def row_positions(xp: Any, x: Any) -> Any:
 
 
 UNALIGNED = ROWS | {"sums": (row_sums, 0), "argmax": (row_positions, 0)}
-LENGTHS = itertools.product((9, 33, 77, 300), ("float16", "float32", "float64"))
+LENGTHS = itertools.product(
+    (9, 33, 77, 300, 301, 1000, 1023, 4095), ("float16", "float32", "float64")
+)
 SEEN_ON = itertools.product(UNALIGNED, [(8, 0), (9, 0), (10, 0)])
 
 
@@ -94,11 +96,13 @@ def test_rows_that_fill_no_sectors(
 ) -> None:
     (columns, dtype), (name, cc) = length, seen
     function, vectors = UNALIGNED[name]
-    x = normal(64, columns, dtype=dtype) / 8
+    x = normal(64 if columns < 1000 else 16, columns, dtype=dtype) / 8
     weights = [normal(columns, dtype=dtype) for _ in range(vectors)]
     report = kernel_report(lambda *a: function(np, *a), x, *weights, compute_capability=cc)
-    is_lean(report, 1.02)
-    assert all(kernel.registers <= 64 for kernel in report.kernels)
+    # Of results of long rows each warp stores one, in a sector that others store in as well.
+    is_lean(report, 1.04 if name in ("sums", "argmax") and dtype == "float16" else 1.02)
+    most = 96 if dtype == "float64" else 64
+    assert all(kernel.registers <= most for kernel in report.kernels)
 
 
 @pytest.mark.parametrize(("name", "passes"), [("softmax", 5), ("rmsnorm", 3), ("logsumexp", 2)])
