@@ -16,12 +16,14 @@ from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["MATH", "SECTOR_BYTES", "VECTOR_BYTES", "CudaEmitter", "made"]
+__all__ = ["MATH", "SECTOR_BYTES", "SHARED_BYTES", "VECTOR_BYTES", "CudaEmitter", "made"]
 
 VECTOR_BYTES = 16
 """What one access moves."""
 SECTOR_BYTES = 32
 """What memory gives or takes at a time."""
+SHARED_BYTES = 48 << 10
+"""Shared memory that a block may have without asking for more."""
 
 MATH = {
     "arccos": math.acos,

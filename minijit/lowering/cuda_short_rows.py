@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minijit.lowering.cuda_emitter import SECTOR_BYTES, VECTOR_BYTES
+from minijit.lowering.cuda_emitter import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_geometry import (
     FEW_ROWS,
     MOST_THREADS,
@@ -33,8 +33,6 @@ __all__ = ["RowTile", "TiledEmitter", "tile_rows"]
 
 _Pair = tuple[Load | None, Store | None]
 
-_SHARED_BYTES = 48 << 10
-"""What a block may have without asking for more."""
 _THREADS = 128
 _LANE_BYTES = 64
 _SEAMS = 50
@@ -175,9 +173,9 @@ def _geometry(
     if apart == 1:
         threads = max(group * (sector // math.gcd(sector, cols)), WARP)
         roomy = rows * group >= _THREADS * FEW_ROWS
-        if roomy and _THREADS // group * row_bytes <= _SHARED_BYTES:
+        if roomy and _THREADS // group * row_bytes <= SHARED_BYTES:
             threads = max(threads, _THREADS)
-    fits = threads // group * row_bytes <= _SHARED_BYTES and threads <= MOST_THREADS
+    fits = threads // group * row_bytes <= SHARED_BYTES and threads <= MOST_THREADS
     if steps > most or not fits:
         return None
     return Geometry(False, threads, group, 1, steps, persistent=True, apart=apart)

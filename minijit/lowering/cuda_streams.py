@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 
 from minijit.graph.index import Affine
-from minijit.lowering.cuda_emitter import SECTOR_BYTES
+from minijit.lowering.cuda_emitter import SECTOR_BYTES, SHARED_BYTES
 from minijit.lowering.cuda_geometry import WARP
 from minijit.lowering.kernel_ir import Kernel, Load, Loop, Store, walk
 from minijit.lowering.source import held_dtype
@@ -21,8 +21,6 @@ from minijit.lowering.structure import Structure
 __all__ = ["Stream", "find_streams"]
 
 _BANK_BYTES = 4
-_SHARED_BYTES = 48 << 10
-"""What a block may have without asking for more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +67,7 @@ def find_streams(kernel: Kernel) -> tuple[Stream, ...]:
         # Points that share all their sequences share sectors as it is.
         return ()
     streams: list[Stream] = []
-    room = _SHARED_BYTES
+    room = SHARED_BYTES
     for loop, access in found:
         itemsize = held_dtype(kernel.buffers[access.buffer].dtype).itemsize
         own = wide.intersection(access.index.dims)

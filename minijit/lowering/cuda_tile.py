@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.index import Affine
+from minijit.lowering.cuda_emitter import SHARED_BYTES
 from minijit.lowering.cuda_map import MapEmitter, MapShape, finished
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Statement, Store
 from minijit.lowering.source import KernelSource, held_dtype
@@ -29,7 +30,6 @@ _ELEMENTS = 1024  # of a tile, unless a short edge fills no warps with as many
 _WARP = 32
 _BANKS_BYTES = 128
 _SMALLEST = 16
-_SHARED_BYTES = 3 << 14  # what a block may have without asking
 
 
 def crossing_dim(kernel: Kernel) -> int | None:
@@ -123,7 +123,7 @@ class _TileEmitter(MapEmitter):
         self.tail = any(n % edge for n, edge in zip(extents, self.edges, strict=True))
         self.turned: dict[Load | Store, _Tile] = {}
         self.guards: dict[Load, list[Statement]] = {}
-        left = _SHARED_BYTES
+        left = SHARED_BYTES
         for access in kernel.statements:
             if isinstance(access, Load | Store) and _crosses(access.index, self.inner, across):
                 dtype = held_dtype(kernel.buffers[access.buffer].dtype)
