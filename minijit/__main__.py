@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": "trace, fuse, compile, check and time three functions, in ten seconds",
     "cache": "show, check, prune or clear the compiled kernels that are kept on disk",
     "bench": "compare with eager NumPy or CuPy (and JAX, where it is installed) in one run",
+    "counts": "count bytes, instructions and registers of every workload on an emulated GPU",
 }
 
 
