@@ -12,18 +12,13 @@ import numpy as np
 from minijit.graph.dtypes import short_name
 from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive
+from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
+from minijit.lowering.cuda_vectors import whole_vectors
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 from minijit.lowering.symbols import Symbol
 
 __all__ = ["MATH", "SECTOR_BYTES", "SHARED_BYTES", "VECTOR_BYTES", "CudaEmitter", "made"]
-
-VECTOR_BYTES = 16
-"""What one access moves."""
-SECTOR_BYTES = 32
-"""What memory gives or takes at a time."""
-SHARED_BYTES = 48 << 10
-"""Shared memory that a block may have without asking for more."""
 
 MATH = {
     "arccos": math.acos,
@@ -170,12 +165,7 @@ class CudaEmitter(Emitter):
 
         Every chunk then starts at a multiple of 16 bytes, provided that the buffer does.
         """
-        size = self.kernel.buffers[buffer].dtype.itemsize
-        if chunk * size % VECTOR_BYTES or index.stride(inner) != 1:
-            return False
-        vector = VECTOR_BYTES // size
-        strides = [stride for dim, stride in index.terms if dim != inner]
-        return all(number % vector == 0 for number in (index.offset, *strides))
+        return whole_vectors(index, self.kernel.buffers[buffer].dtype.itemsize, inner, chunk)
 
     def vectors(self, buffer: int, chunk: int) -> int:
         """Return how many elements one access moves, and note that the buffer must be aligned."""

@@ -7,7 +7,14 @@ from collections.abc import Iterable
 
 from minijit.lowering.kernel_ir import Map, Statement
 
-__all__ = ["CudaLaunch", "unrolled_lanes"]
+__all__ = ["SECTOR_BYTES", "SHARED_BYTES", "VECTOR_BYTES", "CudaLaunch", "unrolled_lanes"]
+
+VECTOR_BYTES = 16
+"""What one access moves."""
+SECTOR_BYTES = 32
+"""What memory gives or takes at a time."""
+SHARED_BYTES = 48 << 10
+"""Shared memory that a block may have without asking for more."""
 
 # LLVM unrolls loops of about this many instructions; what stays a loop keeps its arrays in memory.
 _UNROLLED = 1200

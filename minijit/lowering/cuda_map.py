@@ -12,8 +12,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 
-from minijit.lowering.cuda_emitter import VECTOR_BYTES, CudaEmitter
-from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_emitter import CudaEmitter
+from minijit.lowering.cuda_launch import VECTOR_BYTES, CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_vectors import map_chunk, uniform_guards
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store
 from minijit.lowering.source import KernelSource
 
@@ -21,7 +22,6 @@ __all__ = ["MapEmitter", "MapShape", "emit_map", "finished"]
 
 _LARGE = 2**20
 _LONG_BODY = 40
-_REGISTER_BYTES = 256
 _SCALAR_GROUPS = 4
 _EASY_LANES = 8
 
@@ -88,7 +88,7 @@ def finished(emitter: MapEmitter, grid: int, vectorize: bool) -> KernelSource:
 
 def _choose(kernel: Kernel, size: int, vectorize: bool) -> MapShape:
     threads = 256 if size >= _LARGE else 128
-    chunk = _chunk(kernel) if vectorize and kernel.rows else 1
+    chunk = map_chunk(kernel) if vectorize and kernel.rows else 1
     if chunk == 1:
         return MapShape(1, _SCALAR_GROUPS if size >= _LARGE else 1, threads)
     loads = [s for s in kernel.statements if isinstance(s, Load)]
@@ -96,26 +96,6 @@ def _choose(kernel: Kernel, size: int, vectorize: bool) -> MapShape:
     widest = max(buffer.dtype.itemsize for buffer in kernel.buffers)
     short = len(loads) <= 4 and maps <= _LONG_BODY and chunk * widest <= VECTOR_BYTES
     return MapShape(chunk, 2 if short and size >= _LARGE else 1, threads)
-
-
-def _chunk(kernel: Kernel) -> int:
-    """Return how many neighbours make whole vectors of every contiguous buffer; 1 for none."""
-    inner = len(kernel.rows) - 1
-    sizes = [
-        kernel.buffers[s.buffer].dtype.itemsize
-        for s in kernel.statements
-        if isinstance(s, Load | Store)
-        and s.index.stride(inner) == 1
-        and (isinstance(s, Store) or s.guard is None)
-    ]
-    if not sizes:
-        return 1
-    chunk = VECTOR_BYTES // min(sizes)
-    while chunk * sum(sizes) > _REGISTER_BYTES and chunk * max(sizes) > VECTOR_BYTES:
-        chunk //= 2
-    if len(kernel.rows) > 1:
-        chunk = math.gcd(chunk, kernel.rows[-1])
-    return chunk if chunk * max(sizes) >= VECTOR_BYTES else 1
 
 
 _Access = Callable[[bool], None]
@@ -144,6 +124,8 @@ class MapEmitter(CudaEmitter):
         if len(kernel.rows) == 1 and self.tail:
             self.sizes = {"extent": size}
         self.neighbour = "k"
+        self.uniform = uniform_guards(kernel, self.inner, shape.chunk) if shape.chunk > 1 else {}
+        """Loads that whole chunks do or leave out, with what decides."""
         self.loads: list[Load] = []
         self.stores: list[Store] = []
         self.body: list[Statement] = []
@@ -179,7 +161,7 @@ class MapEmitter(CudaEmitter):
 
     def comes_first(self, load: Load) -> bool:
         """Whether a load comes before everything else."""
-        return load.guard is None
+        return load.guard is None or load in self.uniform
 
     def _sort(self, statement: Statement) -> None:
         """Put a statement where it belongs; what exists once a launch is written at once."""
@@ -276,17 +258,27 @@ class MapEmitter(CudaEmitter):
     def _load(self, whole: bool) -> None:
         with self.groups() as first:
             for load in self.loads:
-                name = f"{load.out.name}_"
-                note = self.kernel.buffers[load.buffer].name
-                if self.vectorizable(load.buffer, load.index, self.inner, self.shape.chunk):
-                    self._load_chunk(load, name, first, whole, note)
+                guard = self.uniform.get(load)
+                if guard is None:
+                    self._load_group(load, first, whole)
                     continue
-                with self._lane(first) as lane:
-                    code = self.load_code(load.buffer, self.index(load.index))
-                    if not whole:
-                        zero = self.call("zero", f"b{load.buffer}")
-                        code = f"{code} if {self.inside} else {zero}"
-                    self.writer.line(f"{name}[{lane}] = {code}", note)
+                self.statement(guard)
+                with self.writer.block(f"if {guard.out.name}:"):
+                    self._load_group(load, first, whole)
+                with self.writer.block("else:"), self._lane(first) as lane:
+                    self.writer.line(f"{load.out.name}_[{lane}] = {self.zero(load.out.dtype)}")
+
+    def _load_group(self, load: Load, first: str, whole: bool) -> None:
+        name, note = f"{load.out.name}_", self.kernel.buffers[load.buffer].name
+        if self.vectorizable(load.buffer, load.index, self.inner, self.shape.chunk):
+            self._load_chunk(load, name, first, whole, note)
+            return
+        with self._lane(first) as lane:
+            code = self.load_code(load.buffer, self.index(load.index))
+            if not whole:
+                zero = self.call("zero", f"b{load.buffer}")
+                code = f"{code} if {self.inside} else {zero}"
+            self.writer.line(f"{name}[{lane}] = {code}", note)
 
     def _load_chunk(self, load: Load, name: str, first: str, whole: bool, note: str) -> None:
         index = self.index(load.index)

@@ -27,7 +27,8 @@ _INTRODUCTION = """\
 Counted by `python -m minijit counts` on an emulated GPU of compute capability {}.{}, minijit {}.
 Bytes are 32 for each sector that a warp asks for, over those of the different sectors;
 instructions are those of PTX, of all threads, over the elements of the largest array; shared memory
-is in bytes for a block. [See what a GPU would do](../how-to/see-what-a-gpu-would-do.md) explains all.
+is in bytes for a block. [See what a GPU would do](../how-to/see-what-a-gpu-would-do.md) says more.
+What a program reads at two places, as a stencil does, is asked for twice, and found in a cache.
 
 """
 

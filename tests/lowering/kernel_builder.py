@@ -16,6 +16,7 @@ from minijit.lowering.kernel_ir import (
     Argument,
     Buffer,
     Constant,
+    Guard,
     Index,
     Kernel,
     Level,
@@ -92,6 +93,12 @@ class Builder:
         index = self.affine(strides, offset)
         out = self.value(np.int64, self.level(index))
         self.body.append(Index(out, index))
+        return out
+
+    def guard(self, *conditions: tuple[Affine, int, int]) -> Value:
+        level = max(self.level(index) for index, _, _ in conditions)
+        out = self.value(np.bool_, level)
+        self.body.append(Guard(out, conditions))
         return out
 
     def map(self, op: str, *args: Operand, dtype: Any = None) -> Value:
@@ -180,6 +187,9 @@ def evaluate(
                 values[out] = out.dtype.type(scalars[argument])
             case Index(out, index):
                 values[out] = at(index)
+            case Guard(out, conditions):
+                holds = [(at(index) >= low) & (at(index) < high) for index, low, high in conditions]
+                values[out] = np.logical_and.reduce(holds)
             case Map(out, op, args, params):
                 with np.errstate(all="ignore"):
                     result = op.eager(np, *map(of, args), **params)

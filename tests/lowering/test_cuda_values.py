@@ -119,6 +119,37 @@ def test_transposition_of_three_dimensions() -> None:
         assert source.schedule.startswith("tile")
 
 
+@pytest.mark.parametrize("dtype", [F16, F32, F64])
+def test_halves_that_change_places_are_read_in_vectors(dtype: Any) -> None:
+    build = Builder((6, 64))
+    left = build.guard((build.affine([0, 1], 0), 0, 32))
+    right = build.guard((build.affine([0, 1], 0), 32, 64))
+    a = build.load([64, 1], dtype, offset=32, size=384, guard=left)
+    b = build.load([64, 1], dtype, offset=-32, size=384, guard=right)
+    build.store(build.map("add", build.map("neg", a), b), [64, 1])
+    source, buffers = check(build.kernel())
+    assert "else:" in source.text
+    vectors = 6 * 64 * np.dtype(dtype).itemsize // 16
+    assert [buffer.vectors for buffer in buffers] == [vectors // 2, vectors // 2, vectors]
+
+
+def test_neighbours_that_start_inside_of_vectors_are_read_one_by_one() -> None:
+    build = Builder((700,))
+    build.store(build.map("sub", build.load([1], offset=1), build.load([1])), [1])
+    source, buffers = check(build.kernel())
+    assert source.launch.aligned == ()
+    assert sum(buffer.vectors for buffer in buffers) == 0
+
+
+@pytest.mark.parametrize("bound", [30, 32])
+def test_a_guard_that_parts_neighbours_is_asked_for_each(bound: int) -> None:
+    build = Builder((100,))
+    guard = build.guard((build.affine([1], 0), bound, 100))
+    build.store(build.load([1], offset=-4, size=100, guard=guard), [1])
+    _, buffers = check(build.kernel())
+    assert (sum(buffer.vectors for buffer in buffers) > 0) == (bound == 32)
+
+
 @pytest.mark.parametrize("shape", [(64, 32), (33, 50)])
 def test_results_across_are_written_through_tiles(shape: tuple[int, int]) -> None:
     rows, cols = shape

@@ -185,6 +185,27 @@ def test_transposes(name: str, dtype: str) -> None:
     is_lean(report, 1.02)
 
 
+def rotated(x: Any, y: Any) -> Any:
+    return x * y + np.concatenate([-x[:, 64:], x[:, :64]], axis=1)
+
+
+PLACES = {
+    # x at one place, and half of it at each of two others; y; the result.
+    "halves": (rotated, 4 / 3),
+    "differences": (lambda x, y: x[:, 1:] - x[:, :-1] + y[:, 1:], 1.6),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_read_at_several_places_is_asked_for_once_at_each(name: str) -> None:
+    function, most = PLACES[name]
+    x, y = normal(32, 128), normal(32, 128)
+    report = kernel_report(function, x, y)
+    np.testing.assert_array_equal(report.outputs, function(x, y))
+    (kernel,) = report.kernels
+    assert kernel.excess <= most + 0.01
+
+
 def test_results_across_are_written_in_whole_sectors() -> None:
     x = normal(64, 64)
     report = kernel_report(lambda x: (x + 1, (x * 2).T), x)
