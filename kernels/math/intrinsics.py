@@ -22,9 +22,10 @@ _SUFFIX = {FLOAT32: "f32", FLOAT64: "f64"}
 
 def _call(name: str, *values: Value) -> Value:
     first = values[0]
-    kind = first.kind
-    function_type = ir.FunctionType(kind, [kind] * len(values))
-    full_name = f"{name}.{_SUFFIX[kind]}"
+    whole = first.ir.type
+    lanes = f"v{whole.count}" if isinstance(whole, ir.VectorType) else ""
+    function_type = ir.FunctionType(whole, [whole] * len(values))
+    full_name = f"{name}.{lanes}{_SUFFIX[first.kind]}"
     module = first.builder.module
     function = module.globals.get(full_name) or ir.Function(module, function_type, full_name)
     return Value(first.builder, first.builder.call(function, [v.ir for v in values]))
@@ -71,12 +72,13 @@ def select(condition: Value, chosen: Operand, otherwise: Operand) -> Value:
 
 def bits(x: Value) -> Value:
     """The bit pattern of a float as an integer of its width."""
-    return Value(x.builder, x.builder.bitcast(x.ir, INT32 if x.kind == FLOAT32 else INT64))
+    return Value(x.builder, x.builder.bitcast(x.ir, x.like(INT32 if x.kind == FLOAT32 else INT64)))
 
 
 def real(x: Value) -> Value:
     """The float whose bit pattern is `x`: the inverse of bits()."""
-    return Value(x.builder, x.builder.bitcast(x.ir, FLOAT32 if x.kind == INT32 else FLOAT64))
+    kind = FLOAT32 if x.kind == INT32 else FLOAT64
+    return Value(x.builder, x.builder.bitcast(x.ir, x.like(kind)))
 
 
 def shift_right_logical(x: Value, places: int) -> Value:
@@ -86,22 +88,23 @@ def shift_right_logical(x: Value, places: int) -> Value:
 
 def to_int32(x: Value) -> Value:
     """The low 32 bits of a 64-bit integer."""
-    return Value(x.builder, x.builder.trunc(x.ir, INT32))
+    return Value(x.builder, x.builder.trunc(x.ir, x.like(INT32)))
 
 
 def to_float64(x: Value) -> Value:
     """A float32 as a float64: exact."""
-    return Value(x.builder, x.builder.fpext(x.ir, FLOAT64))
+    return Value(x.builder, x.builder.fpext(x.ir, x.like(FLOAT64)))
 
 
 def to_float32(x: Value) -> Value:
     """A float64 rounded to float32."""
-    return Value(x.builder, x.builder.fptrunc(x.ir, FLOAT32))
+    return Value(x.builder, x.builder.fptrunc(x.ir, x.like(FLOAT32)))
 
 
 def from_integer(x: Value) -> Value:
     """The float of the integer's width that is nearest to it."""
-    return Value(x.builder, x.builder.sitofp(x.ir, FLOAT32 if x.kind == INT32 else FLOAT64))
+    kind = FLOAT32 if x.kind == INT32 else FLOAT64
+    return Value(x.builder, x.builder.sitofp(x.ir, x.like(kind)))
 
 
 def gather(table: tuple[float, ...], index: Value, kind: ir.Type = FLOAT64) -> Value:
@@ -119,5 +122,15 @@ def gather(table: tuple[float, ...], index: Value, kind: ir.Type = FLOAT64) -> V
         found.global_constant = True
         found.unnamed_addr = True
         found.align = 64
-    address = builder.gep(found, [ir.Constant(INT32, 0), index.ir], inbounds=True)
-    return Value(builder, builder.load(address))
+
+    def entry(place: ir.Value) -> ir.Value:
+        return builder.load(builder.gep(found, [ir.Constant(INT32, 0), place], inbounds=True))
+
+    whole = index.ir.type
+    if not isinstance(whole, ir.VectorType):
+        return Value(builder, entry(index.ir))
+    result = ir.Constant(index.like(kind), ir.Undefined)
+    for lane in (ir.Constant(INT32, number) for number in range(whole.count)):
+        one = entry(builder.extract_element(index.ir, lane))
+        result = builder.insert_element(result, one, lane)
+    return Value(builder, result)

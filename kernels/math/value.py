@@ -1,4 +1,4 @@
-"""Value: a typed LLVM scalar under construction, with the operators that formulas use."""
+"""Value: a typed LLVM scalar, or vector, under construction, with the operators of formulas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def constant(kind: ir.Type, number: float | int) -> ir.Constant:
 
 
 class Value:
-    """A scalar of LLVM type float, double, i1, i32 or i64.
+    """A scalar of LLVM type float, double, i1, i32 or i64, or a vector of such.
+
+    A formula does not see which: it is one for each lane.
 
     Operators never promote: both sides have one type, and a Python number takes the type of the
     other side. This is what keeps a float32 formula in float32 and an int32 in 32 bits, so that
@@ -42,8 +44,14 @@ class Value:
 
     @property
     def kind(self) -> ir.Type:
-        """The LLVM type."""
-        return self.ir.type
+        """The LLVM type of a lane."""
+        whole = self.ir.type
+        return whole.element if isinstance(whole, ir.VectorType) else whole
+
+    def like(self, kind: ir.Type) -> ir.Type:
+        """The LLVM type of as many lanes of another kind."""
+        whole = self.ir.type
+        return ir.VectorType(kind, whole.count) if isinstance(whole, ir.VectorType) else kind
 
     @property
     def is_float(self) -> bool:
@@ -56,10 +64,13 @@ class Value:
     def of(self, number: float | int | Value) -> Value:
         """`number` as a value of this value's type."""
         if isinstance(number, Value):
-            if number.kind != self.kind:
-                raise TypeError(f"{self.kind} meets {number.kind}: convert one of them")
+            if number.ir.type != self.ir.type:
+                raise TypeError(f"{self.ir.type} meets {number.ir.type}: convert one of them")
             return number
-        return Value(self.builder, constant(self.kind, number))
+        lane, whole = constant(self.kind, number), self.ir.type
+        if isinstance(whole, ir.VectorType):
+            lane = ir.Constant(whole, [lane] * whole.count)
+        return Value(self.builder, lane)
 
     def _binary(self, of_float: str | None, of_int: str | None, left: Operand, right: Operand):
         name = of_float if self.is_float else of_int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from minijit.lowering.kernel_ir import (
     Value,
     walk,
 )
-from minijit.lowering.source import Emitter, KernelSource
+from minijit.lowering.source import Emitter, KernelSource, scalar_dtype
 from minijit.lowering.stages import value_dims
 from minijit.lowering.symbols import Symbol
 
@@ -92,6 +93,12 @@ class Tile:
 
 
 _KERNELS = "minijit.kernels.cpu"
+_DEVICE = "minijit.kernels.math.device"
+_OFTEN = 8
+"""Uses from which on a function is compiled once and called: a multiple of the code would cost a
+multiple of LLVM's time, the calls cost a loop a quarter of its speed."""
+_CALL_FLOPS = 5
+"""What a call is to LLVM, beside operations that are written out."""
 _EXTENT, _BLOCK = "extent", "block"
 
 
@@ -106,16 +113,21 @@ class CpuEmitter(Emitter):
         self.scratch: list[Scratch] = []
         self.sizes: dict[str, int] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
+        self._uses = _uses(kernel)
 
     def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
         """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
+        known = _vectorised(op, dtype)
+        if known is not None:
+            return Symbol(_DEVICE, "called", (known,)) if self._calls(op, dtype) else known, True
         assert op.scalar is not None
         if op.scalar.cpu is not None:
             return _scalar_function(op.scalar.cpu, dtype), False
-        known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
-        if known is not None:
-            return Symbol(*known), True
         return _scalar_function(op.scalar.make, dtype), False
+
+    def _calls(self, op: Primitive, dtype: np.dtype[Any]) -> bool:
+        """Whether ``op`` is a function that the kernel calls, rather than written out each time."""
+        return self._uses[op, dtype] >= _OFTEN and _vectorised(op, dtype) is not None
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""
@@ -241,6 +253,20 @@ class CpuEmitter(Emitter):
         (extent,), (block,) = tile.extents, tile.blocks
         self.sizes = {_EXTENT: extent, _BLOCK: block}
 
+    def _interleave(self) -> int:
+        """Return how many vectors long innermost loops should work on at a time; 0 is no opinion.
+
+        The operations of one element depend on each other, and LLVM interleaves only short loops. A
+        polynomial then runs at the latency of its steps: a window of instructions that a processor
+        looks ahead of holds no more than one or two iterations of the loop.
+        """
+        flops = sum(
+            count * (_CALL_FLOPS if self._calls(op, dtype) else op.flops)
+            for (op, dtype), count in self._uses.items()
+        )
+        least, most = _CHAINS
+        return _INTERLEAVE if least < flops <= most else 0
+
     def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
         """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
         kernel = self.kernel
@@ -255,6 +281,7 @@ class CpuEmitter(Emitter):
         for position, argument in enumerate(kernel.arguments):
             notes.append(f"a{position}: {argument.dtype} {argument.name}")
         notes += [f"{name}: int64, {size} here" for name, size in self.sizes.items()]
+        notes += [f"{name}: called" for name, value in self.names.items() if _is_called(value)]
         # The notes are part of the text, which so determines the code: operators name no dtype.
         lines = [f"# {note}" for note in notes] + self.writer.text.splitlines()
         body = "".join(f"    {line}\n" for line in lines)
@@ -265,21 +292,27 @@ class CpuEmitter(Emitter):
             tuple(self.scratch),
             trips <= _SHORT,
             tuple(self.sizes.values()),
-            _interleave(kernel) if self.sizes or trips >= _LONG else 0,
+            self._interleave() if self.sizes or trips >= _LONG else 0,
         )
         return KernelSource(kernel, text, self.names, schedule, launch)
 
 
-def _interleave(kernel: Kernel) -> int:
-    """Return how many vectors long innermost loops should work on at a time; 0 is no opinion.
+def _vectorised(op: Primitive, dtype: np.dtype[Any]) -> Symbol | None:
+    """Return the function of an operation without code for the CPU of its own, if there is one."""
+    if op.scalar is None or op.scalar.cpu is not None:
+        return None
+    known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
+    return None if known is None else Symbol(*known)
 
-    The operations of one element depend on each other, and LLVM interleaves only short loops. A
-    polynomial then runs at the latency of its steps: a window of instructions that a processor
-    looks ahead of holds no more than one or two iterations of the loop.
-    """
-    flops = sum(node.op.flops for node in walk(kernel.body) if isinstance(node, Map))
-    least, most = _CHAINS
-    return _INTERLEAVE if least < flops <= most else 0
+
+def _uses(kernel: Kernel) -> Counter[tuple[Primitive, np.dtype[Any]]]:
+    """Return how often each function is computed, by its dtype."""
+    maps = (node for node in walk(kernel.body) if isinstance(node, Map))
+    return Counter((node.op, scalar_dtype(node.args)) for node in maps)
+
+
+def _is_called(value: Hashable) -> bool:
+    return isinstance(value, Symbol) and value.module == _DEVICE
 
 
 def _scalar_function(make: Callable[..., Any], dtype: np.dtype[Any]) -> Symbol:

@@ -177,3 +177,19 @@ def test_positions() -> None:
     build = Builder((5, 9))
     build.store(build.map("mul", build.index([100, 1]), constant(2, I64)), [9, 1])
     check(build.kernel(), tolerance=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "arity"), [("exp", 1), ("sin", 1), ("pow", 2)])
+def test_functions_of_many_uses_return_the_same_bits(name: str, arity: int, dtype: Any) -> None:
+    # Few are written out, many are called; both for vectors and for what is left after them.
+    x = np.linspace(-3, 3, 1003).astype(dtype)
+    results = []
+    for times in (1, 9):
+        build = Builder((x.size,))
+        for _ in range(times):
+            build.store(build.map(name, *(build.load([1], dtype) for _ in range(arity))), [1])
+        inputs = [x + k for k in range(arity)] * times
+        results.append(run(build.kernel(), inputs))
+    (few,), many = results
+    assert {result.tobytes() for result in many} == {few.tobytes()}

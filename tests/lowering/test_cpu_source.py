@@ -177,12 +177,42 @@ def test_several_vectors_of_a_long_chain_are_computed_at_a_time(rows: int) -> No
     assert quotients(hyperbolic(rows)) >= 4
 
 
-def test_vectors_of_short_loops_chains_and_of_very_long_chains_are_left_to_llvm() -> None:
+def chain(op: str, times: int) -> Kernel:
     build = Builder((4096,))
-    build.store(build.map("add", build.load([1]), build.load([1])), [1])
-    for kernel in (build.kernel(), hyperbolic(20), hyperbolic(4096, times=20)):
+    value = build.load([1])
+    for _ in range(times):
+        value = build.map(op, value, build.load([1]))
+    build.store(value, [1])
+    return build.kernel()
+
+
+def test_vectors_of_short_loops_chains_and_of_very_long_chains_are_left_to_llvm() -> None:
+    for kernel in (chain("add", 1), hyperbolic(20), chain("add", 500)):
         assert emit_cpu(kernel).launch.interleave == 0
+    assert emit_cpu(chain("add", 100)).launch.interleave == 4
     assert quotients(hyperbolic(20)) < 4
+
+
+def test_a_function_of_many_uses_is_compiled_once_and_called_for_vectors() -> None:
+    few, many = (llvm_code(emit_cpu(hyperbolic(4096, times))) for times in (7, 8))
+    assert "@minijit.tanh" not in few
+    # Four vectors at a time; LLVM may add a loop over what is left.
+    assert len(re.findall(r"call <\d+ x float> @minijit\.tanh_float32", many)) in (32, 40)
+    assert len(re.findall(r"call float @minijit\.tanh_float32", many)) == 8
+    assert emit_cpu(hyperbolic(4096, 60)).launch.interleave == 4
+    assert "# tanh_float32: called" in emit_cpu(hyperbolic(4096, 8)).text
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(np.float32, 8), (np.float64, 4)])
+def test_called_functions_fill_the_widest_vectors(dtype: type, lanes: int) -> None:
+    if not llvm.get_host_cpu_features().get("avx2"):
+        pytest.skip("this processor has no AVX2")
+    build = Builder((4096,))
+    value = build.load([1], dtype)
+    for _ in range(8):
+        value = build.map("exp", value)
+    build.store(value, [1])
+    assert f"> @minijit.exp_{dtype.__name__}.{lanes}(" in llvm_code(emit_cpu(build.kernel()))
 
 
 @x86

@@ -196,7 +196,8 @@ def _optimised(source: KernelSource) -> Any:
             function.linkage = "internal"
     for variable in module.global_variables:
         # Numba's own bookkeeping, named by a counter of the process: nothing here uses it.
-        variable.linkage = "internal"
+        if not variable.name.startswith("llvm."):  # what LLVM itself reads
+            variable.linkage = "internal"
     _optimise(module, launch)
     if np.dtype(np.float16) in kernel.dtypes:
         module.link_in(llvm.parse_assembly(HALF_SUPPORT))

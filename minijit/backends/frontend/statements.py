@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -258,8 +259,7 @@ class Function(Expressions):
 
     def bind(self, tree: Definition, operands: Sequence[Operand]) -> None:
         """Name the arguments; those that are assigned to later are variables from the start."""
-        stores = (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_stored(n))
-        changed = frozenset(stores)
+        changed = _assigned(tree)
         for argument, operand in zip(tree.args.args, operands, strict=True):
             if argument.arg in changed:
                 self.assign(argument.arg, operand)
@@ -294,5 +294,8 @@ def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.While)
 
 
-def _is_stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
+@functools.lru_cache(1024)
+def _assigned(tree: Definition) -> frozenset[str]:
+    """Return the names that a function assigns to."""
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return frozenset(name.id for name in names if isinstance(name.ctx, ast.Store))

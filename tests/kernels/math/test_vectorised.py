@@ -12,8 +12,9 @@ import pytest
 from llvmlite import binding
 
 from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.kernels.math.device import called
 from minijit.lowering.symbols import Symbol, resolve
-from tests.kernels.math.reference import BINARY, CASES, FLOATS, loop
+from tests.kernels.math.reference import BINARY, CASES, FLOATS, apply, arguments_of, loop
 
 # These compute in float64 for a float32 result, on purpose.
 THROUGH_FLOAT64 = (
@@ -62,3 +63,20 @@ def test_the_check_sees_a_loop_that_stays_scalar(dtype: str) -> None:
     text = _loop_of(compiled)
     assert CALLS.findall(text)
     assert not PACKED.findall(text)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_called_functions_return_the_same_bits_for_vectors_and_for_what_is_left(
+    name: str, dtype: str
+) -> None:
+    arguments = arguments_of(name, dtype, 1_000)
+    arguments = tuple(argument[: argument.size // 16 * 16 - 1] for argument in arguments)
+    out = np.empty_like(arguments[0])
+    compiled = loop(called(resolve(Symbol(*CPU_FUNCTIONS[name, dtype]))), len(arguments))
+    compiled(*arguments, out)
+    view = f"i{out.itemsize}"
+    wanted = apply(name, dtype, *arguments)
+    same = (out.view(view) == wanted.view(view)) | (np.isnan(out) & np.isnan(wanted))
+    assert same.all(), [argument[~same][0] for argument in arguments]
+    (text,) = compiled.inspect_asm().values()
+    assert re.search(rf"minijit\.{name}_{dtype}\.\d", text)

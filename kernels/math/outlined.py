@@ -1,0 +1,86 @@
+"""Formulas as functions of their own: compiled once for a kernel that uses them often.
+
+LLVM inlines what it is to vectorise, and takes a multiple of the time for a multiple of the code.
+But where a function names another one for a vector of arguments (the attribute
+``vector-function-abi-variant``, by which compilers of C pass on ``declare simd``), it calls that in
+the place of as many calls of the first. Both come from one formula, and return the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from minijit.kernels.math.value import FLOAT32, Value
+
+__all__ = ["call_formula"]
+
+# Functions named here stay as they are, though nothing calls them before there are vectors.
+_KEPT = "llvm.compiler.used"
+_ADDRESS = ir.IntType(8).as_pointer()
+
+
+def call_formula(builder: Any, formula: Callable[..., Value], arguments: Sequence[Any]) -> Any:
+    """Return a call of a formula's function, which a module gets with the first call.
+
+    ``arguments`` are LLVM scalars of one type, which is that of the result.
+    """
+    module = builder.module
+    name = f"minijit.{formula.__name__}"
+    function = module.globals.get(name)
+    if function is None:
+        function = _define(module, name, formula, arguments[0].type, len(arguments))
+    return builder.call(function, arguments)
+
+
+def _define(
+    module: Any, name: str, formula: Callable[..., Value], kind: Any, arity: int
+) -> ir.Function:
+    """Add the function of a scalar and those of vectors to a module, and return the first."""
+    kinds = [kind, *(ir.VectorType(kind, lanes) for lanes in _lanes(kind))]
+    functions = [
+        _function(module, name if k is kind else f"{name}.{k.count}", formula, k, arity)
+        for k in kinds
+    ]
+    scalar, *vectors = functions
+    mappings = (
+        f"_ZGV_LLVM_N{vector.args[0].type.count}{'v' * arity}_{name}({vector.name})"
+        for vector in vectors
+    )
+    # llvmlite's own method knows no attributes with values.
+    set.add(scalar.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
+    _keep(module, functions)
+    return scalar
+
+
+def _function(
+    module: Any, name: str, formula: Callable[..., Value], kind: Any, arity: int
+) -> ir.Function:
+    function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "nounwind", "readnone"):
+        function.attributes.add(attribute)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    builder.ret(formula(*(Value(builder, argument) for argument in function.args)).ir)
+    return function
+
+
+def _lanes(kind: Any) -> list[int]:
+    """Return the lanes of a full vector, and of one beside float64, of which fewer fit."""
+    widest = 32 if llvm.get_host_cpu_features().get("avx2") else 16
+    return sorted({widest // 8, widest // (4 if kind == FLOAT32 else 8)})
+
+
+def _keep(module: Any, functions: Sequence[ir.Function]) -> None:
+    """Add functions to the list of those that are kept."""
+    listed = [function.bitcast(_ADDRESS) for function in functions]
+    before = module.globals.pop(_KEPT, None)
+    if before is not None:
+        listed = [*before.initializer.constant, *listed]
+    kind = ir.ArrayType(_ADDRESS, len(listed))
+    kept = ir.GlobalVariable(module, kind, _KEPT)
+    kept.linkage, kept.section = "appending", "llvm.metadata"
+    kept.initializer = ir.Constant(kind, listed)
