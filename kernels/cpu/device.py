@@ -18,6 +18,6 @@ def device_function(function: Callable[..., Any]) -> Any:
     return njit(function, forceinline=True, error_model="numpy")
 
 
-def scalar_function(make: Callable[[Any], Callable[..., Any]], dtype: Any) -> Any:
-    """Return the device function of what ``make`` makes for ``dtype``."""
-    return device_function(make(dtype))
+def scalar_function(make: Callable[..., Callable[..., Any]], *arguments: Any) -> Any:
+    """Return the device function of what ``make`` makes for ``arguments``, a dtype first."""
+    return device_function(make(*arguments))

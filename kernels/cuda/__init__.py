@@ -37,6 +37,7 @@ from minijit.kernels.cuda.numeric import (
 )
 from minijit.kernels.cuda.stream import read_windows, read_windows_signed, write_windows
 from minijit.kernels.cuda.tile import read_rows, read_rows_signed, write_rows
+from minijit.kernels.cuda.warp import shuffle_xor
 
 #: What generated kernels refer to by name.
 VOCABULARY = {
@@ -56,6 +57,7 @@ VOCABULARY = {
     "minimum": minimum,
     "narrow": narrow,
     "quotient": quotient,
+    "shuffle_xor": shuffle_xor,
     "read_rows": read_rows,
     "read_rows_signed": read_rows_signed,
     "read_windows": read_windows,

@@ -44,9 +44,9 @@ def total_of(total, lost):
     return total + lost if math.isfinite(lost) else total
 
 
-def scalar_function(make, dtype):
-    """The device function of what `make` makes for `dtype`."""
-    return device_function(make(dtype))
+def scalar_function(make, *arguments):
+    """The device function of what `make` makes for `arguments`, a dtype first."""
+    return device_function(make(*arguments))
 
 
 def combination(make, dtypes):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from minijit.api import load_operations
 from minijit.extend.elementwise import elementwise
+from minijit.extend.reduction import reduction
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
 from minijit.graph.registry import scope
 from minijit.graph.trace import bind
-from minijit.ops.define import plain, reduction, typed
+from minijit.ops.define import plain, typed
 from minijit.ops.library import library
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijit import runtime
@@ -13,7 +13,6 @@ from minijit.graph.config import config
 from minijit.graph.trace import trace_function
 from minijit.lowering.lower import Layout
 from minijit.ops.promote import as_operand, operand_aval
-from minijit.runtime.plan import Plan
 
 __all__ = ["Alone"]
 
@@ -28,7 +27,7 @@ class Alone:
         """Compute ``apply(*arrays, **params)``, which records the operation."""
         self._apply = apply
         self._name = name
-        self._plan = functools.lru_cache(_PLANS)(self._compiled)
+        self._run = functools.lru_cache(_PLANS)(self._compiled)
 
     def __call__(self, xp: Any, *operands: Any, **params: Any) -> Any:
         """Return the result as an array of the operands' device."""
@@ -37,8 +36,8 @@ class Alone:
         placed = runtime.placement.Placed.on(backend, arrays)
         avals = tuple(map(operand_aval, placed.values))
         key = (config.version, tuple(sorted(params.items())))
-        plan = self._plan(backend.name, avals, placed.layouts, key)
-        (result,) = plan.run(placed.values)
+        run = self._run(backend.name, avals, placed.layouts, key)
+        (result,) = run(placed.values)
         return result
 
     def _compiled(
@@ -47,7 +46,7 @@ class Alone:
         avals: tuple[ShapedArray, ...],
         layouts: tuple[Layout, ...],
         key: Any,
-    ) -> Plan:
+    ) -> Callable[[Sequence[Any]], list[Any]]:
         _, params = key
         traced = trace_function(
             lambda tracers: [self._apply(*tracers, **dict(params))],
@@ -56,6 +55,8 @@ class Alone:
             self._name,
             alone=True,
         )
-        return runtime.pipeline.compile_plan(
-            traced.jaxpr, layouts, get_backend(device), check_nans=False
-        )
+        backend, (aval,) = get_backend(device), traced.jaxpr.out_avals
+        if not aval.size:  # a plan would ask this very code for it
+            allocate = backend.allocator(aval.shape, aval.dtype)
+            return lambda values: [allocate()]
+        return runtime.pipeline.compile_plan(traced.jaxpr, layouts, backend, check_nans=False).run

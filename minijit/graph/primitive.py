@@ -79,23 +79,38 @@ class Monoid:
         name: A word that kernels and schedules print and by which targets know a faster code; no
             other monoid has it.
         combine: ``combine(dtype)`` returns ``(*accumulators, *values) -> accumulator`` (a tuple of
-            accumulators when ``arity > 1``).
+            accumulators where there are several).
         identity: ``identity(dtype)`` returns the starting accumulators, one for each component.
-        position: Whether the second component is the element's flat position (int64) along the
+        position: Whether an element has a second component: its flat position (int64) along the
             reduced axes.
         result: Which component the reduction returns.
+        components: ``components(dtype)`` returns the dtype of each accumulator; None: the operand's
+            (float32 for float16), then that of the position. Where it is given, ``combine``,
+            ``element`` and ``finish`` are called with three arguments: the dtype, those of the
+            parameters of the function that is wanted, those of its results.
+        element: Makes a function from an element (and its position) to accumulators; None where it
+            is one.
+        finish: Makes a function from accumulators to the result; None where it is one of them.
     """
 
     name: str
-    combine: Callable[[np.dtype[Any]], Callable[..., Any]]
+    combine: Callable[..., Callable[..., Any]]
     identity: Callable[[np.dtype[Any]], tuple[Any, ...]]
     position: bool = False
     result: int = 0
+    components: Callable[[np.dtype[Any]], tuple[np.dtype[Any], ...]] | None = None
+    element: Callable[..., Callable[..., Any]] | None = None
+    finish: Callable[..., Callable[..., Any]] | None = None
 
     @property
-    def arity(self) -> int:
-        """How many values are accumulated together."""
-        return 2 if self.position else 1
+    def is_fold(self) -> bool:
+        """Whether results of parts can be combined as elements are."""
+        return not self.position and self.components is None
+
+    @property
+    def core(self) -> Monoid:
+        """What is accumulated, whatever is made of it in the end."""
+        return dataclasses.replace(self, result=0, finish=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -237,7 +252,7 @@ def register(primitive: Primitive) -> Primitive:
         )
     monoid = primitive.monoid
     known = None if monoid is None else find("monoid", monoid.name)
-    if known is not None and known != monoid:
+    if known is not None and monoid is not None and known.core != monoid.core:
         raise DeclarationError(
             f"primitive {primitive.name!r}: there is another monoid named {known.name!r}; give "
             f"this one a name of its own, or use that one (at {user_line()})"

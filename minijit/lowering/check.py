@@ -104,10 +104,7 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
             operands = statement.args
         case Reduce():
             operands = statement.args
-            if statement.out.level is not Level.ROW:
-                raise KernelError("a reduction is on the level of rows")
-            if not len(statement.args) == len(statement.accumulators) == statement.monoid.arity:
-                raise KernelError("a reduction has one argument and one accumulator a component")
+            _check_reduction(statement)
         case Product():
             operands = () if isinstance(statement.row, Place) else (statement.row,)
             _check_product(kernel, statement)
@@ -121,6 +118,15 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
             raise KernelError(f"{operand.name} is used before it is computed")
         if isinstance(statement, (Load, Map)) and operand.level > statement.out.level:
             raise KernelError(f"{operand.name} exists more often than what is computed from it")
+
+
+def _check_reduction(reduce: Reduce) -> None:
+    if reduce.out.level is not Level.ROW:
+        raise KernelError("a reduction is on the level of rows")
+    makes_components = reduce.monoid.element is not None
+    taken = 1 + reduce.monoid.position if makes_components else len(reduce.accumulators)
+    if len(reduce.args) != taken:
+        raise KernelError(f"a reduction by {reduce.monoid.name} takes {taken} arguments")
 
 
 def _check_product(kernel: Kernel, product: Product) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost
-from minijit.lowering.cpu_reduce import Accumulation, accumulation
+from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Reduce, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, indices, operands, stage_kernel
@@ -47,8 +47,7 @@ class _Column:
         self.staging = stage_kernel(kernel, budget=_KEPT_BYTES // self.width)
         self.per_row: set[Value] = self._per_row()
         self.accumulations = [
-            [accumulation(reduce, self.cells, _CHAIN) for reduce in stage.reduces]
-            for stage in self.staging.stages
+            accumulations_of(stage.reduces, self.cells, _CHAIN) for stage in self.staging.stages
         ]
         self.spilled = self._spilled()
 

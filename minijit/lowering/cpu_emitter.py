@@ -122,8 +122,12 @@ class CpuEmitter(Emitter):
             return Symbol(_DEVICE, "called", (known,)) if self._calls(op, dtype) else known, True
         assert op.scalar is not None
         if op.scalar.cpu is not None:
-            return _scalar_function(op.scalar.cpu, dtype), False
-        return _scalar_function(op.scalar.make, dtype), False
+            return self.scalar_function(op.scalar.cpu, dtype), False
+        return self.scalar_function(op.scalar.make, dtype), False
+
+    def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
+        """Return the device function of what ``make(*arguments)`` returns."""
+        return Symbol(_KERNELS, "scalar_function", (make, *arguments))
 
     def _calls(self, op: Primitive, dtype: np.dtype[Any]) -> bool:
         """Whether ``op`` is a function that the kernel calls, rather than written out each time."""
@@ -131,7 +135,7 @@ class CpuEmitter(Emitter):
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""
-        return self.name(f"combine_{name}_{dtype.name}", _scalar_function(combine, dtype))
+        return self.name(f"combine_{name}_{dtype.name}", self.scalar_function(combine, dtype))
 
     def array(self, name: str, dtype: np.dtype[Any], length: int) -> str:
         """Add a scratch array and return its name."""
@@ -313,10 +317,6 @@ def _uses(kernel: Kernel) -> Counter[tuple[Primitive, np.dtype[Any]]]:
 
 def _is_called(value: Hashable) -> bool:
     return isinstance(value, Symbol) and value.module == _DEVICE
-
-
-def _scalar_function(make: Callable[..., Any], dtype: np.dtype[Any]) -> Symbol:
-    return Symbol(_KERNELS, "scalar_function", (make, dtype))
 
 
 def _scaled(factor: int, name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import CpuEmitter, unit_strides
 from minijit.lowering.cpu_product import ProductWriter
-from minijit.lowering.cpu_reduce import accumulation
+from minijit.lowering.cpu_reduce import accumulations_of
 from minijit.lowering.kernel_ir import (
     Kernel,
     Load,
@@ -229,7 +229,7 @@ class LaneWriter(StructureWriter):
             with writer.block(f"for i{self.inner} in range(low, high):"):
                 yield
             return
-        sums = [accumulation(reduce, self._width, _SEGMENT) for reduce in reduces]
+        sums = accumulations_of(reduces, self._width, _SEGMENT)
         for each in sums:
             each.start(self.emitter, _own_name)
         with contextlib.ExitStack() as outer:

@@ -8,20 +8,22 @@ error stays at or below that of NumPy's pairwise summation, and no element is lo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from minijit.lowering.combining import combine, elements, finished, leaders
 from minijit.lowering.cpu_emitter import CpuEmitter
 from minijit.lowering.kernel_ir import Reduce
 from minijit.lowering.source import held_dtype
 
-__all__ = ["Accumulation", "Slot", "accumulation"]
+__all__ = ["Accumulation", "Slot", "accumulations_of"]
 
 _FLOAT64 = np.dtype(np.float64)
 _FOLDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 """Monoids that ``minijit.kernels.cpu`` folds in vectors; others by their own combination."""
+Place = tuple[str, np.dtype[Any], Any]
 Slot = Callable[[str], str]
 """From the name of an accumulator to code of its place: the name itself, or an array's element."""
 
@@ -36,7 +38,7 @@ class Accumulation:
     """
 
     reduce: Reduce
-    places: tuple[tuple[str, np.dtype[Any], Any], ...]
+    places: tuple[Place, ...]
     segmented: bool
 
     def start(self, emitter: CpuEmitter, slot: Slot) -> None:
@@ -98,14 +100,75 @@ class Accumulation:
         emitter.writer.line(f"{out.name} = {emitter.cast(code, dtype, out.dtype)}")
 
 
-def accumulation(reduce: Reduce, cells: int, chain: int) -> Accumulation:
-    """Return how a reduction is accumulated.
+@dataclasses.dataclass(frozen=True, slots=True)
+class TupleAccumulation(Accumulation):
+    """Accumulates what a monoid says, as it says.
+
+    Attributes:
+        leader: Another one, in whose places the same is accumulated.
+    """
+
+    leader: TupleAccumulation | None = None
+
+    def add(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the combination with the current cell."""
+        if self.leader is None:
+            values = elements(emitter, self.reduce)
+            totals = combine(emitter, self.reduce, self._totals(emitter, slot, again=True), values)
+            codes = [
+                emitter.cast(code, dtype, place[1])
+                for code, dtype, place in zip(
+                    totals, self.reduce.accumulators, self.places, strict=True
+                )
+            ]
+            emitter.writer.line(
+                f"{', '.join(slot(p[0]) for p in self.places)} = {', '.join(codes)}"
+            )
+
+    def finish(self, emitter: CpuEmitter, slot: Slot) -> None:
+        """Write the result to the variable of the reduction's value."""
+        totals = (self.leader or self)._totals(emitter, slot, again=False)
+        emitter.writer.line(f"{self.reduce.out.name} = {finished(emitter, self.reduce, totals)}")
+
+    def _totals(self, emitter: CpuEmitter, slot: Slot, *, again: bool) -> list[str]:
+        read = [self._before(emitter, slot, p[0]) if again else slot(p[0]) for p in self.places]
+        pairs = zip(read, self.places, self.reduce.accumulators, strict=True)
+        return [emitter.cast(code, place[1], dtype) for code, place, dtype in pairs]
+
+
+def accumulations_of(reduces: Sequence[Reduce], cells: int, chain: int) -> list[Accumulation]:
+    """Return how the reductions of one pass are accumulated.
 
     Args:
-        reduce: The statement.
+        reduces: The statements.
         cells: Number of cells of a row.
         chain: Most elements that a float accumulator may add up before its segment ends.
     """
+    shared = leaders(reduces)
+    found: dict[Reduce, Accumulation] = {}
+    for reduce in reduces:
+        if reduce.monoid.components is None:
+            found[reduce] = _accumulation(reduce, cells, chain)
+        elif reduce in shared:
+            leader = found[shared[reduce]]
+            assert isinstance(leader, TupleAccumulation)
+            found[reduce] = TupleAccumulation(reduce, (), False, leader)
+        else:
+            found[reduce] = TupleAccumulation(reduce, _places(reduce), False)
+    return list(found.values())
+
+
+def _places(reduce: Reduce) -> tuple[Place, ...]:
+    """Return the places of all components; truth values as bytes, which arrays have."""
+    identity = reduce.monoid.identity(reduce.made_for)
+    places: list[Place] = []
+    for number, (value, dtype) in enumerate(zip(identity, reduce.accumulators, strict=True)):
+        kept = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+        places.append((f"{reduce.monoid.name}_{reduce.out.name}_{number}", kept, kept.type(value)))
+    return tuple(places)
+
+
+def _accumulation(reduce: Reduce, cells: int, chain: int) -> Accumulation:
     monoid, out = reduce.monoid, reduce.out.name
     dtype = held_dtype(reduce.accumulators[0])
     identity = monoid.identity(dtype)

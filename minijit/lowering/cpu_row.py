@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
-from minijit.lowering.cpu_reduce import Accumulation, accumulation
+from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, Staging, stage_kernel
@@ -92,7 +92,7 @@ def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[
 
 def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump]) -> None:
     """Write one pass over the columns of the current row, with what it asks memory for."""
-    accumulations = [accumulation(reduce, cells, _SEGMENT) for reduce in stage.reduces]
+    accumulations = accumulations_of(stage.reduces, cells, _SEGMENT)
     for each in accumulations:
         each.start(emitter, _own_name)
     kernel, writer = emitter.kernel, emitter.writer

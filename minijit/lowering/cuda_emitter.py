@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,14 +89,18 @@ class CudaEmitter(Emitter):
         """Return libdevice's function or the compiled scalar code."""
         assert op.scalar is not None
         if op.scalar.cuda is not None:
-            return made("scalar_function", op.scalar.cuda, dtype), False
+            return self.scalar_function(op.scalar.cuda, dtype), False
         if op.name in _EXTREMA and dtype.kind != "b":
             return self.symbol(_EXTREMA[op.name]), True
         if op.name in _ROUNDING and dtype.kind == "f":
             return self.symbol(op.name), True
         if op.name in MATH and dtype.kind == "f":
             return MATH[op.name], True
-        return made("scalar_function", op.scalar.make, dtype), False
+        return self.scalar_function(op.scalar.make, dtype), False
+
+    def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
+        """Return the device function of what ``make(*arguments)`` returns."""
+        return made("scalar_function", make, *arguments)
 
     def call(self, helper: str, *arguments: object) -> str:
         """Return code of a call of a device function."""

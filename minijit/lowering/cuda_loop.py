@@ -184,8 +184,7 @@ class _Writer(RingEmitter, StructureWriter):
         """Write one loop over the columns of a thread, then the exchange of what it reduced."""
         line, shape = self.writer.line, self.geometry
         reduces = [s for s in item.statements if isinstance(s, Reduce)]
-        for reduce in reduces:
-            self.start(reduce)
+        self.start_all(reduces)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.writer.block(f"for k in range({shape.steps}):"))
             line(f"j = {self.integer(f'part + {shape.group}*k')}")

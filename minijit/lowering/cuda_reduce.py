@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from minijit.lowering.combining import combine, elements, finished, leaders
 from minijit.lowering.cuda_emitter import CudaEmitter, made
+from minijit.lowering.cuda_exchange import exchange
 from minijit.lowering.cuda_geometry import WARP, Geometry
 from minijit.lowering.kernel_ir import Kernel, Reduce
 from minijit.lowering.source import held_dtype
@@ -25,6 +28,7 @@ class ReducingEmitter(CudaEmitter):
         """Start an empty text for a kernel that ``geometry`` maps to threads."""
         super().__init__(kernel)
         self.geometry = geometry
+        self._leaders: dict[Reduce, Reduce] = {}
         self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
         self.guard_rows = self.rows % geometry.rows != 0
 
@@ -63,10 +67,20 @@ class ReducingEmitter(CudaEmitter):
         lanes = shape.chunk if shape.chunk > 1 else shape.steps
         return _ACCUMULATORS if lanes >= _LONG_CHAIN else math.gcd(lanes, _ACCUMULATORS)
 
-    def start(self, reduce: Reduce) -> None:
+    def start_all(self, reduces: Sequence[Reduce]) -> None:
+        """Write the accumulators of reductions that go through the same cells."""
+        self._leaders = leaders(reduces)
+        for reduce in reduces:
+            if reduce not in self._leaders:
+                self._start(reduce)
+
+    def _start(self, reduce: Reduce) -> None:
         """Write the accumulators; several, so that sums are neither slow chains nor inaccurate."""
         count = self._accumulators
-        identities = reduce.monoid.identity(reduce.accumulators[0])
+        dtype = reduce.accumulators[0]
+        if reduce.monoid.components is not None:
+            dtype = reduce.made_for
+        identities = reduce.monoid.identity(dtype)
         for place, (dtype, identity) in enumerate(
             zip(reduce.accumulators, identities, strict=True)
         ):
@@ -100,18 +114,24 @@ class ReducingEmitter(CudaEmitter):
 
     def accumulate(self, reduce: Reduce, turn: str) -> None:
         """Write the combination of a cell with the accumulator whose ``turn`` (a counter) it is."""
+        if reduce in self._leaders:
+            return
         count = self._accumulators
         slot = "0" if count == 1 else f"{turn} & {count - 1}"
-        values = [
-            self.cast(self.operand(arg), arg.dtype, dtype)
-            for arg, dtype in zip(reduce.args, reduce.accumulators, strict=True)
-        ]
+        values = elements(self, reduce)
         places = [f"{_accumulator(reduce, n)}[{slot}]" for n in range(len(values))]
+        if reduce.monoid.components is not None:
+            codes = combine(self, reduce, places, values)
+            self.writer.line(f"{', '.join(places)} = {', '.join(codes)}")
+            return
         code = f"{self._combine(reduce)}({', '.join(places + values)})"
         self.writer.line(f"{', '.join(places)} = {code}", reduce.line)
 
     def finish(self, reduce: Reduce) -> None:
         """Write the combination of accumulators, then of threads, and the result of the row."""
+        if reduce.monoid.components is not None:
+            self._finish_tuple(reduce)
+            return
         line = self.writer.line
         arrays = [_accumulator(reduce, n) for n in range(len(reduce.accumulators))]
         totals = [f"{reduce.out.name}_{n}" for n in range(len(arrays))]
@@ -134,6 +154,23 @@ class ReducingEmitter(CudaEmitter):
         result = reduce.monoid.result
         code = self.cast(totals[result], reduce.accumulators[result], reduce.out.dtype)
         line(f"{reduce.out.name} = {code}")
+
+    def _finish_tuple(self, reduce: Reduce) -> None:
+        """Write the same for components of a monoid's own."""
+        line, leader = self.writer.line, self._leaders.get(reduce, reduce)
+        count = len(reduce.accumulators)
+        totals = [f"{leader.out.name}_{n}" for n in range(count)]
+        joined = ", ".join(totals)
+        if leader is reduce:
+            arrays = [_accumulator(reduce, n) for n in range(count)]
+            line(f"{joined} = {', '.join(f'{array}[0]' for array in arrays)}")
+            if self._accumulators > 1:
+                with self.writer.block(f"for n in range(1, {self._accumulators}):"):
+                    codes = combine(self, reduce, totals, [f"{array}[n]" for array in arrays])
+                    line(f"{joined} = {', '.join(codes)}")
+            if self.geometry.group > 1:
+                exchange(self, reduce, self.geometry, totals, self._shared(reduce))
+        line(f"{reduce.out.name} = {finished(self, reduce, totals)}")
 
     @property
     def _partials(self) -> int:

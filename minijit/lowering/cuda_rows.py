@@ -118,8 +118,7 @@ class _RowEmitter(TiledEmitter):
         return self.vectorizable(access.buffer, access.index, self.inner, self.geometry.chunk)
 
     def _stage(self, stage: Stage, first_pass: bool) -> None:
-        for reduce in stage.reduces:
-            self.start(reduce)
+        self.start_all(stage.reduces)
         if stage.cells or stage.reduces:
             loads, stores = self._hoisted(stage), self._vector_stores(stage)
             kept = set(stage.reuses)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -153,6 +153,10 @@ class Emitter:
         """Return the device function of ``op`` for ``dtype``, and whether it returns that dtype."""
         raise NotImplementedError
 
+    def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
+        """Return the device function of what ``make(*arguments)`` returns."""
+        raise NotImplementedError
+
     def index(self, affine: Affine) -> str:
         """Return code of an index expression over the current ``dims``."""
         terms: list[str] = []
@@ -251,11 +255,15 @@ class Emitter:
             natural = dtype if exact else None
             if op.scalar.strict:
                 natural = held_dtype(out)
-                returned = Symbol("minijit.backends.frontend.values", "Returned", (natural.name,))
-                code = f"{self.name(f'returned_{natural.name}', returned)}({code})"
+                code = self.returned(code, natural)
         if natural is None and out == np.float16:
             code, natural = f"{self.type(dtype)}({code})", dtype
         return self.cast(code, natural, out)
+
+    def returned(self, code: str, dtype: np.dtype[Any]) -> str:
+        """Return code that converts what a declared function returns, if it is of that kind."""
+        check = Symbol("minijit.backends.frontend.values", "Returned", (dtype.name,))
+        return f"{self.name(f'returned_{dtype.name}', check)}({code})"
 
     def load_code(self, buffer: int, index: str) -> str:
         """Return code of the element of a buffer, as the dtype in which it is held."""

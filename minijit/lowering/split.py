@@ -113,8 +113,14 @@ class _Splitter:
                     body.append(Load(value, start + fresh, self._partial_index(first=False)))
                     args.append(value)
                     fresh += 1
-                totals = _totals(statement)
-                body.append(dataclasses.replace(statement, args=tuple(args), accumulators=totals))
+                body.append(
+                    dataclasses.replace(
+                        statement,
+                        args=tuple(args),
+                        accumulators=_totals(statement),
+                        monoid=dataclasses.replace(statement.monoid, element=None),
+                    )
+                )
             elif isinstance(statement, Store):
                 if statement.level is not Level.CELL:
                     body.append(statement)
@@ -138,7 +144,7 @@ class _Splitter:
         position = sum(len(r.accumulators) for r in self.reduces[: self.reduces.index(reduce)])
         for component, dtype in enumerate(reduce.accumulators):
             out = Value(f"{reduce.out.name}_{component}", dtype, Level.ROW)
-            monoid = dataclasses.replace(reduce.monoid, result=component)
+            monoid = dataclasses.replace(reduce.monoid, result=component, finish=None)
             statements.append(dataclasses.replace(reduce, out=out, monoid=monoid, args=args))
             buffer = len(self.kernel.buffers) + position + component
             statements.append(Store(buffer, self._partial_index(first=True), out, Level.ROW))

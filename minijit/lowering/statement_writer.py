@@ -262,8 +262,11 @@ class StatementWriter:
             parts = [(s, c) for (s, _), c in zip(wide, self.space.columns, strict=True)]
             args = (value, self._emit_index(Affine.total(parts)))
             accumulators = (*accumulators, np.dtype(np.int64))
+        made_for = accumulators[0]
+        if monoid.components is not None:
+            accumulators = monoid.components(made_for)
         out = self.value(request.var.aval.dtype, Level.ROW)
-        self.put(Reduce(out, monoid, args, accumulators, str(eqn.source)))
+        self.put(Reduce(out, monoid, args, accumulators, str(eqn.source), made_for))
         return out
 
     def _select(self, eqn: JaxprEqn, request: Request) -> Operand:

@@ -122,9 +122,11 @@ class Map:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduce:
-    """``out = monoid`` over the cells of a row; one argument and one accumulator a component.
+    """``out = monoid`` over the cells of a row.
 
-    ``accumulators`` are the dtypes that the components are accumulated in.
+    ``accumulators`` are the dtypes that the components are accumulated in; there is an argument for
+    each, unless the monoid makes them of an element. ``dtype`` is that of the elements, for which
+    its code is made; None: the first accumulator's.
     """
 
     out: Value
@@ -132,6 +134,12 @@ class Reduce:
     args: tuple[Operand, ...]
     accumulators: tuple[np.dtype[Any], ...]
     line: str = ""
+    dtype: np.dtype[Any] | None = None
+
+    @property
+    def made_for(self) -> np.dtype[Any]:
+        """The dtype for which the monoid's code is made."""
+        return self.accumulators[0] if self.dtype is None else self.dtype
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ Dtype = np.dtype[Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Formula:
-    """Makes the code of a function for a dtype, as :class:`minijit.graph.primitive.Scalar` wants.
+    """Makes the code of a function for dtypes, as ``Scalar`` and ``Monoid`` want it.
 
     Attributes:
         function: A function of scalars as its author wrote it.
@@ -45,9 +45,18 @@ class Formula:
 
     function: FunctionType
 
-    def __call__(self, dtype: Dtype) -> FunctionType:
-        """Return the function with its numbers in ``dtype``; see :func:`typed_literals`."""
-        return typed_literals(self.function, dtype)
+    def __call__(
+        self,
+        dtype: Dtype,
+        operands: tuple[Dtype, ...] | None = None,
+        results: tuple[Dtype, ...] = (),
+    ) -> FunctionType:
+        """Return the function with its numbers typed; see :func:`typed_literals`.
+
+        Numbers have ``dtype``, or if that is no float the first float among the others.
+        """
+        floats = (d for d in (dtype, *results, *(operands or ())) if d.kind == "f")
+        return typed_literals(self.function, next(floats, dtype), operands, results)
 
 
 class _Kind(enum.IntEnum):
@@ -61,7 +70,10 @@ class _Kind(enum.IntEnum):
 
 
 def typed_literals(
-    function: FunctionType, dtype: Dtype, operands: Sequence[Dtype] | None = None
+    function: FunctionType,
+    dtype: Dtype,
+    operands: Sequence[Dtype] | None = None,
+    results: Sequence[Dtype] = (),
 ) -> FunctionType:
     """Return ``function`` with its numbers in ``dtype``.
 
@@ -70,6 +82,7 @@ def typed_literals(
             as they are now.
         dtype: Of its values: a float, an integer or bool.
         operands: Dtype of each argument; default: all have ``dtype``.
+        results: Dtype of each value of a tuple that it returns.
 
     Raises:
         DeclarationError: its source is not there, or a number does not fit into ``dtype``.
@@ -83,7 +96,7 @@ def typed_literals(
             "function of positional arguments in a file, or give scalar=typed(make)"
         )
     given = tuple(operands or (dtype,) * len(tree.args.args))
-    return _Rewriter(function, tree, dtype, given).function()
+    return _Rewriter(function, tree, dtype, given, results).function()
 
 
 class _Rewriter:
@@ -93,8 +106,14 @@ class _Rewriter:
     """
 
     def __init__(
-        self, function: FunctionType, tree: Definition, dtype: Dtype, operands: Sequence[Dtype]
+        self,
+        function: FunctionType,
+        tree: Definition,
+        dtype: Dtype,
+        operands: Sequence[Dtype],
+        results: Sequence[Dtype],
     ) -> None:
+        self._results = results
         self._original = function
         self._tree = tree
         self._dtype = dtype
@@ -127,7 +146,7 @@ class _Rewriter:
             self._made = {}
             tree = copy.deepcopy(self._tree)
             if isinstance(tree, ast.Lambda):
-                tree.body = self._as_result(*self.expression(tree.body))
+                tree.body = self._returned(tree.body)
             else:
                 tree.body = [self.statement(each) for each in tree.body]
             if (self._variables, self._result) == before:
@@ -158,7 +177,7 @@ class _Rewriter:
                 value = self._stored(name, *self.expression(whole))
                 return ast.copy_location(ast.Assign([node.target], value), node)
             case ast.Return(value=ast.expr()):
-                node.value = self._as_result(*self.expression(node.value))
+                node.value = self._returned(node.value)
             case ast.For():
                 node.iter, _ = self.expression(node.iter)
                 if isinstance(node.target, ast.Name):
@@ -182,11 +201,25 @@ class _Rewriter:
     def _join(self, name: str, kind: _Kind) -> None:
         self._variables[name] = max(kind, self._variables.get(name, kind))
 
-    def _as_result(self, node: ast.expr, kind: _Kind) -> ast.expr:
-        if isinstance(node, ast.Tuple):
-            return node
-        self._result = max(self._result, kind)
-        return self._as(node, kind, self._result)
+    def _returned(self, node: Any) -> Any:
+        """Return what a function returns; each value of a tuple as the dtype it is to have."""
+        match node:
+            case ast.IfExp(body=ast.Tuple()) | ast.IfExp(orelse=ast.Tuple()):
+                node.test, _ = self.expression(node.test)
+                node.body, node.orelse = self._returned(node.body), self._returned(node.orelse)
+            case ast.Tuple(elts=parts) if len(parts) == len(self._results):
+                wanted = (self._kind_of(dtype) for dtype in self._results)
+                node.elts = [
+                    self._as(*self.expression(part), want)
+                    for part, want in zip(parts, wanted, strict=True)
+                ]
+            case ast.Tuple():
+                node, _ = self.expression(node)
+            case _:
+                node, kind = self.expression(node)
+                self._result = max(self._result, kind)
+                node = self._as(node, kind, self._result)
+        return node
 
     # Expressions.
 

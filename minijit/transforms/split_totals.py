@@ -49,7 +49,7 @@ def _totals(scan: JaxprEqn) -> list[tuple[JaxprEqn, _Row]]:
     found = []
     for eqn in body.eqns:
         monoid = eqn.primitive.monoid
-        if monoid is None or monoid.position or eqn.invars[0].aval.dtype == np.float16:
+        if monoid is None or not monoid.is_fold or eqn.invars[0].aval.dtype == np.float16:
             continue
         own = set(eqn.params["axes"])
         inner = [row for row in rows if row[0] == eqn.invars[0].aval.shape and set(row[1]) < own]
