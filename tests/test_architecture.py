@@ -67,7 +67,7 @@ TRUSTED = {
     "minijit/backends/emulator/codegen.py": {"compile", "exec"},
     "minijit/backends/frontend/kernel.py": {"compile", "exec"},  # of a call; no generated line
     "minijit/graph/definitions.py": {"compile"},  # to compare code; nothing is run
-    "minijit/ops/literals.py": {"compile"},  # of a function's own tree; nothing is run
+    "minijit/ops/names.py": {"compile"},  # of a function's own tree; nothing is run
     "minijit/runtime/guard.py": {"compile"},  # of numbered names; nothing is run
     "minijit/tools/bench.py": {"subprocess"},  # measures the start of a process
 }

@@ -13,9 +13,9 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
+from minijit.extend.checks import assert_values
 from minijit.graph.config import config
 from minijit.graph.primitive import Primitive
-from minijit.graph.trace import bind
 from tests.conftest import Device, on_each_device
 from tests.ops.samples import (
     DTYPES,
@@ -23,8 +23,6 @@ from tests.ops.samples import (
     assert_agrees,
     assert_same,
     elementwise_primitives,
-    result_dtype,
-    samples,
     signatures,
 )
 from tests.sampling import paired, sampled
@@ -52,19 +50,14 @@ def chosen_signatures(device: Device, primitive: Primitive) -> list[Signature]:
 @pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
 def test_every_elementwise_primitive(device: Device, primitive: Primitive) -> None:
     """Compute all dtypes of a primitive in one program; equal lengths make them one kernel."""
-    chosen = chosen_signatures(device, primitive)
-    operands = [samples(primitive, signature) for signature in chosen]
-    length = max(len(columns[0]) for columns in operands)
-    operands = [[np.resize(column, length) for column in columns] for columns in operands]
 
-    def apply(groups: list[list[Any]]) -> list[Any]:
-        return [bind(primitive, *columns) for columns in groups]
+    def eager(*columns: Any) -> Any:
+        return np.asarray(primitive.eager(np, *columns))
 
-    got = device.get(minijit.jit(apply)([list(map(device.put, c)) for c in operands]))
-    for signature, columns, result in zip(chosen, operands, got, strict=True):
-        want = np.asarray(primitive.eager(np, *columns))
-        assert want.dtype == result_dtype(primitive, signature)
-        assert_agrees(primitive, result, want, columns)
+    def agrees(got: Any, want: Any, columns: Any) -> None:
+        assert_agrees(primitive, got, want, columns)
+
+    assert_values(primitive, chosen_signatures(device, primitive), eager, agrees)
 
 
 def test_the_sample_has_every_dtype() -> None:

@@ -13,7 +13,11 @@ __all__ = ["compilers"]
 _PACKAGE = Path(__file__).parent.parent
 # In a source tree the device functions lie beside the package.
 _KERNELS = next(p for p in (_PACKAGE / "kernels", _PACKAGE.parent / "kernels") if p.is_dir())
-_OUTSIDE = (_PACKAGE / "ops" / "literals.py",)  # what makes device functions of users' functions
+# What makes device functions of users' functions.
+_OUTSIDE = (
+    _PACKAGE / "ops" / "literals.py",
+    _PACKAGE / "ops" / "names.py",
+)
 
 
 def compilers(target: str, *packages: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minijit.api import load_operations
+from minijit.extend.check import CheckResult, PrimitiveReport, check_primitive
 from minijit.extend.elementwise import elementwise
 from minijit.extend.reduction import reduction
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
@@ -12,11 +13,14 @@ from minijit.ops.define import plain, typed
 from minijit.ops.library import library
 
 __all__ = [
+    "CheckResult",
     "Monoid",
     "Primitive",
+    "PrimitiveReport",
     "Scalar",
     "all_primitives",
     "bind",
+    "check_primitive",
     "elementwise",
     "library",
     "plain",

@@ -122,6 +122,7 @@ def reduction(
     doc: str | None = ...,
     dtypes: np.ufunc | Literal["float", "any"] = ...,
     result: DTypeLike | Sequence[DTypeLike] = ...,
+    only: tuple[str, ...] = ...,
     eager: Code | None = ...,
     flops: int | None = ...,
     jvp: Rule = ...,
@@ -157,6 +158,7 @@ def reduction(given: Any = None, /, **options: Any) -> Any:
               become floats first, as by ``np.exp``; or a ufunc of NumPy.
             - ``result``: Dtype of the result, or of each; default: the first component's without
               ``finish``, else the operand's, or the first float's among the components.
+            - ``only``: Names of the operand dtypes, where there are fewer.
             - ``eager``: ``(xp, array, *, axes)``: the same by NumPy or CuPy (a single result).
             - ``flops``: Operations for one element; default: counted in the function's code.
             - ``jvp``, ``transpose``, ``batch``: Rules, or ``unsupported("why")``.
@@ -183,6 +185,7 @@ def _declared(
     doc: str | None = None,
     dtypes: np.ufunc | Literal["float", "any"] = "any",
     result: Any = None,
+    only: tuple[str, ...] = (),
     eager: Code | None = None,
     flops: int | None = None,
     jvp: Rule = NOT_YET,
@@ -219,7 +222,7 @@ def _declared(
         return define.reduction(
             f"{name}_{number}" if several else name,
             monoid=monoid,
-            result_dtype=_ResultDtype(start, wanted, end is None),
+            result_dtype=_ResultDtype(name, start, wanted, end is None, only),
             doc=doc,
             eager=eager or alone,
             flops=counted(combine) if flops is None else flops,
@@ -265,12 +268,23 @@ def _typed(number: Any, dtype: Dtype) -> Any:
 class _ResultDtype:
     """The dtype of a reduction's result by that of its operand."""
 
-    def __init__(self, start: _Identity, declared: Dtype | None, is_component: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        start: _Identity,
+        declared: Dtype | None,
+        is_component: bool,
+        only: tuple[str, ...],
+    ) -> None:
+        self._name = name
+        self._only = only
         self._start = start
         self._declared = declared
         self._is_component = is_component
 
     def __call__(self, dtype: Dtype) -> Dtype:
+        if self._only and dtype.name not in self._only:
+            raise TypeError(f"{self._name}: computes with {self._only}, not {dtype.name}")
         if self._declared is not None:
             return self._declared
         held = np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -123,10 +123,11 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
 def _check_reduction(reduce: Reduce) -> None:
     if reduce.out.level is not Level.ROW:
         raise KernelError("a reduction is on the level of rows")
-    makes_components = reduce.monoid.element is not None
-    taken = 1 + reduce.monoid.position if makes_components else len(reduce.accumulators)
-    if len(reduce.args) != taken:
-        raise KernelError(f"a reduction by {reduce.monoid.name} takes {taken} arguments")
+    monoid, count = reduce.monoid, len(reduce.accumulators)
+    if monoid.components is None and count != 1 + monoid.position:
+        raise KernelError("a reduction has one accumulator a component")
+    if len(reduce.args) != (count if monoid.element is None else 1 + monoid.position):
+        raise KernelError("a reduction has one argument a component, or an element")
 
 
 def _check_product(kernel: Kernel, product: Product) -> None:

@@ -17,18 +17,18 @@ Example, for float32::
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import dataclasses
 import enum
 from collections.abc import Sequence
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from minijit.graph.definitions import Definition, definition, keep_definition
+from minijit.graph.definitions import Definition, definition
 from minijit.graph.errors import DeclarationError
+from minijit.ops.names import Names
 
 __all__ = ["Formula", "typed_literals"]
 
@@ -118,13 +118,6 @@ class _Rewriter:
         self._tree = tree
         self._dtype = dtype
         self._float = dtype.kind == "f"
-        self._free = dict(
-            zip(
-                function.__code__.co_freevars,
-                (cell.cell_contents for cell in function.__closure__ or ()),
-                strict=True,
-            )
-        )
         self._variables = {
             argument.arg: self._kind_of(operand)
             for argument, operand in zip(tree.args.args, operands, strict=True)
@@ -132,7 +125,7 @@ class _Rewriter:
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and _is_stored(n)}
         self._local = stored | set(self._variables)
         self._result = _Kind.BOOL
-        self._made: dict[str, Any] = {}
+        self._names = Names(function, self._local)
 
     def _kind_of(self, dtype: Dtype) -> _Kind:
         if dtype == self._dtype or (self._float and dtype.kind == "f"):
@@ -143,14 +136,14 @@ class _Rewriter:
         """Return the function."""
         while True:
             before = dict(self._variables), self._result
-            self._made = {}
+            self._names.clear()
             tree = copy.deepcopy(self._tree)
             if isinstance(tree, ast.Lambda):
                 tree.body = self._returned(tree.body)
             else:
                 tree.body = [self.statement(each) for each in tree.body]
             if (self._variables, self._result) == before:
-                return self._compiled(tree)
+                return self._names.function(tree)
 
     # Statements.
 
@@ -230,7 +223,7 @@ class _Rewriter:
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.Attribute():
-                value = self._value(node)
+                value = self._names.value(node)
                 return self._number(node, value) if _is_number(value) else (node, _Kind.OTHER)
             case ast.UnaryOp():
                 return self._unary(node)
@@ -266,7 +259,7 @@ class _Rewriter:
     def _name(self, node: ast.Name, name: str) -> tuple[ast.expr, _Kind]:
         if name in self._local:
             return node, self._variables.get(name, _Kind.BOOL)
-        return self._number(node, self._value(node))
+        return self._number(node, self._names.value(node))
 
     def _unary(self, node: ast.UnaryOp) -> tuple[ast.expr, _Kind]:
         operand, kind = self.expression(node.operand)
@@ -290,12 +283,12 @@ class _Rewriter:
         return node, kind
 
     def _call(self, node: ast.Call) -> tuple[ast.expr, _Kind]:
-        known = self._value(node.func)
+        known = self._names.value(node.func)
         rewritten = [self.expression(each) for each in node.args]
         node.args = [each for each, _ in rewritten]
         kinds = [kind for _, kind in rewritten]
         if known is float and self._float:
-            node.func = self._named(node.func, self._dtype.type)
+            node.func = self._names.make(node.func, self._dtype.type)
             return node, _Kind.VALUE
         if known is int or known is len:
             return node, _Kind.COUNT
@@ -332,7 +325,7 @@ class _Rewriter:
         return self._cast(node) if self._float else node
 
     def _cast(self, node: ast.expr) -> ast.expr:
-        call = ast.Call(self._named(node, self._dtype.type), [node], [])
+        call = ast.Call(self._names.make(node, self._dtype.type), [node], [])
         return ast.copy_location(call, node)
 
     def _constant(self, node: ast.expr, value: float) -> ast.expr:
@@ -345,71 +338,7 @@ class _Rewriter:
                 f"{code.co_filename}:{node.lineno} ({code.co_name}): {value} does not fit into "
                 f"{self._dtype.name}; compute in a wider type there: np.int64(x)"
             ) from None
-        return self._named(node, number)
-
-    # Names.
-
-    def _value(self, node: ast.expr) -> Any:
-        """Return the object that an expression of names stands for, or None."""
-        if isinstance(node, ast.Attribute):
-            base = self._value(node.value)
-            return getattr(base, node.attr, None) if isinstance(base, ModuleType) else None
-        if not isinstance(node, ast.Name) or node.id in self._local:
-            return None
-        if node.id in self._free:
-            return self._free[node.id]
-        return self._original.__globals__.get(node.id, getattr(builtins, node.id, None))
-
-    def _named(self, node: ast.expr, value: Any) -> ast.expr:
-        """Return a new name for ``value``."""
-        for name, known in self._made.items():
-            if type(known) is type(value) and repr(known) == repr(value):
-                return ast.copy_location(ast.Name(name, ast.Load()), node)
-        code = self._original.__code__
-        taken = {*code.co_names, *code.co_varnames, *code.co_freevars, *self._made}
-        number = len(self._made)
-        while (name := f"number_{number}") in taken:
-            number += 1
-        self._made[name] = value
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
-
-    def _compiled(self, tree: Definition) -> FunctionType:
-        code = _code(tree, (*self._free, *self._made), self._original.__code__)
-        keep_definition(code, tree)
-        own = dict(
-            zip(self._original.__code__.co_freevars, self._original.__closure__ or (), strict=True)
-        )
-        cells = tuple(own.get(n) or CellType(self._made[n]) for n in code.co_freevars)
-        function = FunctionType(
-            code, self._original.__globals__, self._original.__name__, None, cells
-        )
-        function.__qualname__ = self._original.__qualname__
-        return function
-
-
-def _code(tree: Definition, free: Sequence[str], original: CodeType) -> CodeType:
-    """Return the code of a tree in which the names ``free`` are variables of functions around it.
-
-    Nothing is run: the code is a constant of that of a function around it.
-    """
-    module = ast.parse(f"def around({', '.join(free)}): pass")
-    (around,) = module.body
-    assert isinstance(around, ast.FunctionDef)
-    if isinstance(tree, ast.Lambda):
-        around.body = [ast.copy_location(ast.Return(tree), tree)]
-    else:
-        tree.decorator_list, tree.returns = [], None
-        for argument in tree.args.args:
-            argument.annotation = None
-        around.body = [tree]
-    outer = compile(
-        ast.fix_missing_locations(module), original.co_filename, "exec", dont_inherit=True
-    )
-    return _inner(_inner(outer))
-
-
-def _inner(code: CodeType) -> CodeType:
-    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+        return self._names.make(node, number)
 
 
 def _is_stored(node: ast.Name) -> bool:

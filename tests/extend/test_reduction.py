@@ -17,6 +17,7 @@ from minijit.graph.errors import DeclarationError
 from tests.conftest import Device, on_each_device
 
 RNG = np.random.default_rng(5)
+INTEGERS = ("int8", "int32", "int64", "uint8")
 
 with scope():  # tests of the registry are not to meet these
 
@@ -51,11 +52,12 @@ with scope():  # tests of the registry are not to meet these
         finish=lambda x, i: i,
         position=True,
         result=np.int64,
+        only=("float32", "float64"),
     )
     def first_largest(x: Any, i: Any, y: Any, j: Any) -> Any:
         return (x, i) if x > y or (x == y and i < j) else (y, j)
 
-    @reduction(identity=0)
+    @reduction(identity=0, only=INTEGERS)
     def all_bits(x: Any, y: Any) -> Any:
         return x | y
 

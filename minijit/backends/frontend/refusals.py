@@ -26,7 +26,8 @@ RAISED = "minijit_raised"
 
 _CALLED = re.compile(r"\b[A-Za-z_]\w*(?=\()")
 _LINE = re.compile(r'File "[^"\n]*", line (\d+)')
-_NOISE = re.compile(r"^(Failed in|During:|Pass |File |\^|There are|- Of which|Enable|#|\* )")
+_NOISE = re.compile(r"^(Failed in|Pass )")
+_END = re.compile(r"(File \"|During:|There are)")
 _TYPE = re.compile(r"Cannot determine Numba type of <class 'function'>")
 _INTERNAL = re.compile(r" for '\$[^']*', defined at .*")
 _UNTYPED = re.compile(r"Untyped global name '(\w+)'|Untyped name '(\w+)'")
@@ -104,11 +105,10 @@ def _reason(message: str) -> str:
     kept: list[str] = []
     body = message.partition("\n")[2]
     for line in body.splitlines():
-        if not line.strip():
-            if kept:
-                break
-        elif not _NOISE.match(line.strip()):
-            kept.append(line.strip())
+        if _END.match(line.strip()):
+            break
+        if line.strip() and not _NOISE.match(line.strip()):
+            kept.append(line.strip().removeprefix(">>> "))
     return "Numba cannot compile it: " + _INTERNAL.sub("", " ".join(kept))
 
 
