@@ -19,21 +19,23 @@ __all__ = ["RawCall", "raw_call", "raw_key"]
 _SCALARS = frozenset({float, bool, *np.sctypeDict.values()})
 _BOUND = 2**63
 _view = config.view
+_place_of = ARRAY_PLACES.get
 
 
-def raw_key(leaves: Sequence[Any], *parts: Hashable) -> Hashable | None:
-    """Return a key made of the leaves' types alone, or None when one is no plain leaf."""
-    key: list[Any] = [_view().version, *parts]
+def raw_key(leaves: Sequence[Any], parts: tuple[Hashable, ...] = ()) -> Hashable | None:
+    """Return a key made of the leaves' types and ``parts``; None when one is no plain leaf."""
+    # A tuple from the start: there are few leaves, and a list would have to become one.
+    key: tuple[Hashable, ...] = (_view().version, parts)
     for leaf in leaves:
         kind = type(leaf)
-        place = ARRAY_PLACES.get(kind)
+        place = _place_of(kind)
         if place is not None:
             key += (place, leaf.shape, leaf.strides, leaf.dtype)
         elif kind in _SCALARS or (kind is int and -_BOUND <= leaf < _BOUND):
-            key.append(kind)
+            key += (kind,)
         else:
             return None
-    return tuple(key)
+    return key
 
 
 @dataclasses.dataclass(slots=True)
@@ -92,11 +94,11 @@ def raw_call(binder: Binder, args: Sequence[Any], kwargs: dict[str, Any]) -> Raw
             names, values, statics = _split(binder, args, kwargs)
         except TypeError:
             return None
-    key = raw_key(values, names, statics)
+    key = raw_key(values, (names, statics))
     if key is not None:
         return RawCall(version, key, values, None)
     leaves, treedef = flatten(values)
-    key = raw_key(leaves, names, statics, treedef)
+    key = raw_key(leaves, (names, statics, treedef))
     return None if key is None else RawCall(version, key, leaves, treedef)
 
 

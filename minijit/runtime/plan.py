@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from minijit.graph.events import subscribers
@@ -149,17 +150,23 @@ class Plan:
         (step,) = self.steps
         assert isinstance(step, KernelStep)
         (allocate,) = step.allocators
-        inputs, scalars = step.inputs, step.arguments
         launcher = step.launcher
-        # Not when an argument goes unused: it would be taken for the output.
-        in_order = not scalars and inputs == tuple(range(self.arguments))
+        places = (*step.inputs, self.arguments, *step.arguments)
+
+        def in_order(args: Sequence[Any]) -> Any:
+            output = allocate()
+            launcher((*args, output))
+            if subscribers:
+                step.announce()
+            return output
+
+        if places == tuple(range(self.arguments + 1)):
+            return in_order
+        pick = _picker(places)
 
         def one(args: Sequence[Any]) -> Any:
             output = allocate()
-            if in_order:
-                launcher((*args, output))
-            else:
-                launcher((*[args[i] for i in inputs], output, *[args[i] for i in scalars]))
+            launcher(pick((*args, output)))
             if subscribers:
                 step.announce()
             return output
@@ -183,6 +190,14 @@ class Plan:
         if subscribers:
             step.announce()
         return outputs
+
+
+def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return a function from a tuple to the tuple of what it has in some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    (place,) = places  # of one, itemgetter returns it bare
+    return lambda values: (values[place],)
 
 
 def _checking(
