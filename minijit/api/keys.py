@@ -25,7 +25,7 @@ _place_of = ARRAY_PLACES.get
 def raw_key(leaves: Sequence[Any], parts: tuple[Hashable, ...] = ()) -> Hashable | None:
     """Return a key made of the leaves' types and ``parts``; None when one is no plain leaf."""
     # A tuple from the start: there are few leaves, and a list would have to become one.
-    key: tuple[Hashable, ...] = (_view().version, parts)
+    key: tuple[Any, ...] = (_view().version, parts)
     for leaf in leaves:
         kind = type(leaf)
         place = _place_of(kind)
