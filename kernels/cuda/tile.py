@@ -12,7 +12,7 @@ from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-from minijit.kernels.cuda.indexing import advance, thread_index
+from minijit.kernels.cuda.indexing import advance, remainder, thread_index
 from minijit.kernels.cuda.memory import (
     VECTOR_BYTES,
     address,
@@ -29,6 +29,7 @@ from minijit.kernels.cuda.memory import (
     vector_length,
     zero,
 )
+from minijit.kernels.cuda.warp import WARP
 
 int32 = types.int32
 
@@ -106,7 +107,7 @@ def _read_rows(load, load_tile):
 
     All ``threads`` of the block take part, and have to meet before they read the tile. A tile that
     is filled from memory is moved ``width`` elements at a time, which fill 128 bits of it; with a
-    width of one the elements need not be aligned.
+    width of one the elements need not be aligned, and warps begin where sectors do.
     """
 
     @cuda.jit(device=True, forceinline=True)
@@ -118,9 +119,10 @@ def _read_rows(load, load_tile):
                 if place < size:
                     load_tile(tile, place, pointer, first + place)
         else:
-            place = thread
+            place = int32(thread - remainder(first, WARP))
             while place < size:
-                tile[place] = load(pointer, first + place) if place < count else zero(pointer)
+                if place >= 0:
+                    tile[place] = load(pointer, first + place) if place < count else zero(pointer)
                 place = advance(place, threads)
 
     return read_rows
@@ -139,7 +141,8 @@ def write_rows(tile, size, pointer, first, count, threads, width):
             if place < size:
                 store_tile(pointer, first + place, tile, place)
     else:
-        place = thread
+        place = int32(thread - remainder(first, WARP))
         while place < count:
-            store(pointer, first + place, tile[place])
+            if place >= 0:
+                store(pointer, first + place, tile[place])
             place = advance(place, threads)

@@ -40,7 +40,7 @@ def emit_cuda(
         # Reductions over axes of extent one only: they still have one cell.
         kernel = dataclasses.replace(kernel, cols=(1,))
     if kernel.structured:
-        return emit_loop(kernel, work=work)
+        return emit_loop(kernel, vectorize=vectorize, work=work)
     if not kernel.has_rows:
         across = crossing_dim(kernel)
         if (

@@ -67,9 +67,13 @@ def find_lead(kernel: Kernel) -> Lead | None:
         return sum(buffer.size * buffer.dtype.itemsize for buffer in buffers)
 
     chosen = max(starts, key=moved)
-    if chosen == Affine():
+    if not chosen.dims and chosen.offset == 0:
         return None
-    return Lead(_start(starts[chosen][0].index, column), sector)
+    if any(dim > column for dim in chosen.dims):
+        # Each step of a loop begins elsewhere.
+        return None
+    index = starts[chosen][0].index
+    return Lead(Affine(index.offset, tuple(t for t in index.terms if t[0] < column)), sector)
 
 
 def _start(index: Affine, column: int) -> Affine:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
 from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_lead import find_lead
 from minijit.lowering.cuda_product import ProductWriter, has_products, rows_part
-from minijit.lowering.cuda_rings import RingEmitter
+from minijit.lowering.cuda_steps import StepEmitter, StepTile, tile_steps
 from minijit.lowering.cuda_streams import Stream, find_streams
 from minijit.lowering.kernel_ir import (
     Kernel,
@@ -45,11 +46,12 @@ _FEW_BLOCKS = 132
 _UNROLLED_STEPS = 16
 
 
-def emit_loop(kernel: Kernel, *, work: int | None) -> KernelSource:
+def emit_loop(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSource:
     """Write a kernel that has loops or branches; with columns only if it reduces them.
 
     Args:
         kernel: The kernel.
+        vectorize: Use 128-bit accesses.
         work: Most columns that a thread holds; None leaves the choice to the schedule.
 
     Raises:
@@ -61,16 +63,25 @@ def emit_loop(kernel: Kernel, *, work: int | None) -> KernelSource:
         raise ValueError(f"kernel {kernel.name} takes branches that differ within a row")
     streams = find_streams(kernel)
     geometry = Geometry(False, WARP, 1, 1, 1, True) if streams else _geometry(kernel, work)
-    writer = _Writer(kernel, geometry, structure, streams)
+    tiles: tuple[StepTile, ...] = ()
+    if not streams and not has_products(kernel):
+        geometry, tiles = tile_steps(kernel, geometry)
+        lead = None if tiles or geometry.by_column else find_lead(kernel)
+        if lead is not None:
+            geometry = geometry.led(math.prod(kernel.cols), lead)
+    writer = _Writer(kernel, geometry, structure, streams, tiles, vectorize=vectorize)
     writer.write()
     rows = math.prod(kernel.rows)
     grid = max(-(-rows // geometry.rows), 1)
-    launch = CudaLaunch(grid, geometry.threads, 0, (), False, geometry.steps)
+    aligned = tuple(sorted(writer.aligned))
+    launch = CudaLaunch(grid, geometry.threads, 0, aligned, vectorize, geometry.steps)
     note = f"loop: {grid} blocks of {geometry.threads} threads, a point each"
     if streams:
         note += f", {len(streams)} sequences through shared memory"
     if kernel.cols:
         note = f"loop over {geometry}; {grid} blocks"
+    if tiles:
+        note += f", {len(tiles)} arrays several steps at a time through shared memory"
     return KernelSource(kernel, writer.writer.text, writer.names, note, launch)
 
 
@@ -117,7 +128,7 @@ def _narrowest(kernel: Kernel) -> int:
     return min(sizes, default=SECTOR_BYTES)
 
 
-class _Writer(RingEmitter, StructureWriter):
+class _Writer(StepEmitter, StructureWriter):
     """Writes one kernel."""
 
     def __init__(
@@ -126,8 +137,12 @@ class _Writer(RingEmitter, StructureWriter):
         geometry: Geometry,
         structure: Structure,
         streams: Sequence[Stream],
+        tiles: Sequence[StepTile],
+        *,
+        vectorize: bool,
     ) -> None:
-        super().__init__(kernel, geometry, streams)
+        super().__init__(kernel, geometry, streams, tiles, vectorize=vectorize)
+        self.together = bool(kernel.cols or streams or tiles)
         self.structure, self.emitter = structure, self
         self.places = places_of(structure, ())
         self.products = ProductWriter(self, geometry)
@@ -143,7 +158,7 @@ class _Writer(RingEmitter, StructureWriter):
 
     def _place(self, stack: contextlib.ExitStack) -> None:
         """Write where the thread works; a thread without a point has nothing to do."""
-        if self.kernel.cols or self.streams:
+        if self.together:
             self.place()
             self.rings()
             return
@@ -159,7 +174,7 @@ class _Writer(RingEmitter, StructureWriter):
     def store_once(self, store: Store) -> None:
         """Write a store by one of the threads that know the value."""
         tests = ["part == 0"] if self.kernel.cols else []
-        if self.guard_rows and (self.kernel.cols or self.streams):
+        if self.guard_rows and self.together:
             tests.append("active")
         tests += self._first_rows(store)
         with self._under(tests):
@@ -187,9 +202,11 @@ class _Writer(RingEmitter, StructureWriter):
         self.start_all(reduces)
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.writer.block(f"for k in range({shape.steps}):"))
-            line(f"j = {self.integer(f'part + {shape.group}*k')}")
-            if shape.span != self.cols:
-                stack.enter_context(self.writer.block(f"if j < {self.cols}:"))
+            early = "" if shape.lead is None else " - lead"
+            line(f"j = {self.integer(f'part + {shape.group}*k{early}')}")
+            if shape.span != self.cols or early:
+                exists = self.exists("j", "k", self.cols)
+                stack.enter_context(self.writer.block(f"if {exists}:"))
             self.unflatten("j", range(len(self.kernel.rows), len(self.kernel.extents)))
             for value in item.read:
                 if value in self.structure.varying:

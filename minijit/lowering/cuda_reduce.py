@@ -49,6 +49,29 @@ class ReducingEmitter(CudaEmitter):
             line(f"row = row if active else {self.integer(str(self.rows - 1))}")
         if self.kernel.rows:
             self.unflatten("row", range(len(self.kernel.rows)))
+        if shape.lead is not None:
+            start = self.call("remainder", self.index(shape.lead.start), shape.lead.sector)
+            line(f"lead = {self.call('narrow', start)}")
+
+    def exists(self, column: str, step: str, cols: int | None) -> str:
+        """Return code that holds where there is a column in a step of the thread.
+
+        Args:
+            column: Code of it.
+            step: Code of the step's number, a constant once the loop over steps is unrolled.
+            cols: How many there are; None where the variable ``limit`` says so.
+        """
+        shape = self.geometry
+        below = f"{column} < {'limit' if cols is None else cols}"
+        if shape.lead is None:
+            return below
+        if not shape.persistent or shape.steps == 1:
+            return f"{column} >= 0 and {below}"
+        # Of the steps only the first and the last ones have anything to test.
+        last = 0 if cols is None else cols // (shape.group * shape.chunk)
+        if last:
+            below = f"({step} < {last} or {below})"
+        return f"({step} > 0 or {column} >= 0) and {below}"
 
     def own_row(self) -> str:
         """Return code of which of the block's rows the thread works on."""

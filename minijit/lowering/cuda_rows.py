@@ -82,9 +82,6 @@ class _RowEmitter(TiledEmitter):
             line, block = self.writer.line, self.dims[0]
             left = f"{self.kernel.ragged} - {block}*{self.cols}"
             line(f"limit = {self.integer(f'min({self.cols}, {left})')}")
-        if self.lead is not None:
-            start = self.call("remainder", self.index(self.lead.start), self.lead.sector)
-            self.writer.line(f"lead = {self.call('narrow', start)}")
 
     def _arrays(self) -> None:
         """Write the arrays that hold a thread's share of the row."""
@@ -185,24 +182,9 @@ class _RowEmitter(TiledEmitter):
             place = f"{place} - lead"
         self.writer.line(f"j = {self.integer(place)}")
         if not self.exact:
-            stack.enter_context(self.writer.block(f"if {self._exists(step)}:"))
+            exists = self.exists("j", step, None if self.ragged else self.cols)
+            stack.enter_context(self.writer.block(f"if {exists}:"))
         self.unflatten("j", self.col_dims)
-
-    def _exists(self, step: str) -> str:
-        """Return code that holds where there is a column ``j`` in a step."""
-        below = f"j < {self.limit}"
-        if self.lead is None:
-            return below
-        if not self.geometry.persistent or self.geometry.steps == 1:
-            return f"j >= 0 and {below}"
-        # Unrolled, only the first step and the last ones test anything.
-        first, last = (
-            f"{step} > 0 or j >= 0",
-            self.cols // (self.geometry.group * self.geometry.chunk),
-        )
-        if not self.ragged and last:
-            below = f"({step} < {last} or {below})"
-        return f"({first}) and {below}"
 
     @contextlib.contextmanager
     def _lane(self, first: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import held_dtype
 from minijit.lowering.stages import Staging, accesses, stage_kernel
 
-__all__ = ["RowTile", "TiledEmitter", "tile_rows"]
+__all__ = ["RowTile", "TiledEmitter", "is_run", "tile_dtype", "tile_rows"]
 
 _Pair = tuple[Load | None, Store | None]
 
@@ -78,9 +78,13 @@ def tile_rows(
         work: Most elements that a thread holds; None leaves the choice to the schedule.
     """
     staging = stage_kernel(kernel, keep_loads=True)
-    runs = [access for access in accesses(kernel) if _is_run(kernel, access, kernel.extents)]
+    runs = [access for access in accesses(kernel) if _begins(access, kernel.extents)]
     sizes = [kernel.buffers[access.buffer].dtype.itemsize for access in runs]
-    if plain.by_column or not any(_shares(kernel, plain, size) for size in sizes):
+    if (
+        plain.by_column
+        or kernel.ragged is not None
+        or not any(_shares(kernel, plain, size) for size in sizes)
+    ):
         return None
     pairs = [*_pairs_of_cells(kernel, staging, runs), *_accesses_of_rows(kernel)]
     tiles = tuple(_tile(kernel, number, pair) for number, pair in enumerate(pairs))
@@ -88,15 +92,19 @@ def tile_rows(
     return None if geometry is None else (geometry, staging, tiles)
 
 
-def _is_run(kernel: Kernel, access: Load | Store, extents: Sequence[int]) -> bool:
-    """Whether elements lie side by side in memory, in the order of a space of ``extents``."""
+def _begins(access: Load | Store, extents: Sequence[int]) -> bool:
+    """Whether they do, from the beginning of the array on."""
+    return access.index.offset == 0 and is_run(access, extents)
+
+
+def is_run(access: Load | Store, extents: Sequence[int]) -> bool:
+    """Whether all elements lie side by side in memory, in the order of a space of ``extents``."""
     expected = 1
     for dim in reversed(range(len(extents))):
         if extents[dim] > 1 and access.index.stride(dim) != expected:
             return False
         expected *= extents[dim]
-    unguarded = isinstance(access, Store) or access.guard is None
-    return access.index.offset == 0 and unguarded and kernel.ragged is None
+    return isinstance(access, Store) or access.guard is None
 
 
 def _shares(kernel: Kernel, plain: Geometry, itemsize: int) -> bool:
@@ -120,8 +128,8 @@ def _pairs_of_cells(
         for load in stage.cells:
             if not isinstance(load, Load) or load not in runs:
                 continue
-            dtype = _tile_dtype(kernel, load)
-            fitting = [s for s in stores if s in later and _tile_dtype(kernel, s) == dtype]
+            dtype = tile_dtype(kernel, load)
+            fitting = [s for s in stores if s in later and tile_dtype(kernel, s) == dtype]
             if fitting:
                 stores.remove(fitting[0])
             yield load, next(iter(fitting), None)
@@ -135,7 +143,7 @@ def _accesses_of_rows(kernel: Kernel) -> Iterator[_Pair]:
     for access in kernel.statements:
         if not isinstance(access, Load | Store) or cols & set(access.index.dims):
             continue
-        if _is_run(kernel, access, kernel.rows):
+        if _begins(access, kernel.rows):
             yield (access, None) if isinstance(access, Load) else (None, access)
 
 
@@ -144,11 +152,12 @@ def _tile(kernel: Kernel, number: int, pair: _Pair) -> RowTile:
     assert access is not None
     cells = set(range(len(kernel.rows), len(kernel.extents))) & set(access.index.dims)
     return RowTile(
-        number, _tile_dtype(kernel, access), math.prod(kernel.cols) if cells else 1, *pair
+        number, tile_dtype(kernel, access), math.prod(kernel.cols) if cells else 1, *pair
     )
 
 
-def _tile_dtype(kernel: Kernel, access: Load | Store) -> np.dtype[Any]:
+def tile_dtype(kernel: Kernel, access: Load | Store) -> np.dtype[Any]:
+    """Return the dtype of a tile for an array: that in which it is held, of 32 bits at least."""
     held = held_dtype(kernel.buffers[access.buffer].dtype)
     return held if held.itemsize >= 4 else np.dtype(np.int32)
 

@@ -28,7 +28,7 @@ from tests.lowering.random_loops import random_kernel
 from tests.lowering.simt import Pointer
 from tests.sampling import paired
 
-F32 = np.float32
+F16, F32 = np.float16, np.float32
 rng = np.random.default_rng(7)
 
 
@@ -169,6 +169,38 @@ def passes(x: Any, weights: Any) -> Any:
     return lax.scan(step, jnp.zeros_like(x[:, 0]), weights)
 
 
+def marks(x: Any) -> Any:
+    """What is read and what is written at each step have elements of several widths."""
+
+    def step(mean: Any, row: Any) -> Any:
+        mean = 0.75 * mean + 0.25 * row
+        return mean, (mean > 0.5, row, (mean * 100).astype(np.int8))
+
+    return lax.scan(step, jnp.zeros_like(x[0]), x)
+
+
+def epochs(x: Any) -> Any:
+    """A loop over the same steps again and again."""
+
+    def epoch(state: Any, rate: Any) -> Any:
+        state = lax.scan(lambda s, row: (s * rate + row, None), state, x)[0]
+        return state, state
+
+    return lax.scan(epoch, jnp.zeros_like(x[0]), x[:3, 0])
+
+
+def most_of_rows(x: Any) -> Any:
+    """Of rows one element is stored at each step, and one is read."""
+    shares = x[..., 0]
+
+    def step(state: Any, row: Any) -> Any:
+        cells, share = row
+        state = state * share[..., None] + cells
+        return state, (state.max(-1), state.argmax(-1))
+
+    return lax.scan(step, x[0], (x, shares * 1))
+
+
 def nested(x: Any) -> Any:
     def step(state: Any, row: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, value: value * row + i, state), None
@@ -200,6 +232,11 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "few steps of the last axis": (last_axis, (random(40, 9), random(9))),
     "passes over the last axis": (passes, (random(5, 41), random(35) / 2)),
+    "steps of several widths": (marks, (random(21, 77),)),
+    "half steps of several widths": (marks, (random(33, 301).astype(np.float16),)),
+    "steps again and again": (epochs, (random(21, 45),)),
+    "elements of rows": (most_of_rows, (random(19, 5, 33),)),
+    "rows that begin within sectors": (softmax_steps, (random(3, 24, 301),)),
     "nested": (nested, (random(4, 30),)),
     "position in a row": (
         lambda x: lax.scan(lambda h, row: (h + row, (h + row).argmax(-1)), x[0], x),
@@ -270,7 +307,14 @@ def either(p: Any, x: Any) -> Any:
 TRAFFIC: dict[str, tuple[Any, tuple[Any, ...], float]] = {
     "average": (average, (random(16, 1024),), 1.01),
     "half average": (average, (random(16, 1024).astype(np.float16),), 1.01),
-    "rows that are not aligned": (average, (random(9, 300),), 1.15),
+    "rows that are not aligned": (average, (random(9, 300),), 1.01),
+    "odd rows": (average, (random(40, 301),), 1.01),
+    "odd half rows": (average, (random(40, 77).astype(np.float16),), 1.02),
+    "odd rows that a step reduces": (softmax_steps, (random(40, 7, 301),), 1.1),
+    "odd half rows that a step reduces": (softmax_steps, (random(40, 7, 77).astype(F16),), 1.1),
+    "many odd rows that a step reduces": (softmax_steps, (random(20, 24, 301),), 1.1),
+    "short rows of one block": (softmax_steps, (random(40, 7, 9),), 1.1),
+    "many long half rows": (softmax_steps, (random(20, 32, 1023).astype(F16),), 1.1),
     "mandelbrot": (mandelbrot, (random(32, 32), random(32, 32)), 1.01),
     "branch": (either, (F32(1), random(1024)), 1.05),
     "short rows": (softmax_steps, (random(8, 64, 8),), 1.2),
