@@ -326,6 +326,38 @@ def test_columns_that_may_put_back_what_was_there_store_without_masks(monoid: st
     assert "maskmov" not in assembly(source)
 
 
+def scaled(rows: int) -> Kernel:
+    build = Builder((rows,))
+    build.store(build.map("mul", build.load([1]), build.load([1])), [1])
+    return build.kernel()
+
+
+def summed(rows: int, cols: int, strides: list[int]) -> Kernel:
+    build = Builder((rows,), (cols,))
+    build.store(build.reduce("sum", build.load(strides)), [1])
+    return build.kernel()
+
+
+WIDEST = {
+    "map": (scaled(4096), "mulps"),
+    "map with an exponential": (hyperbolic(4096), "divps"),
+    "row": (summed(64, 1000, [1000, 1]), "addps"),
+    "row in passes": (softmax(), "divps"),
+    "column": (summed(512, 300, [1, 512]), "addps"),
+    "positions": (positions(1000), "cmp\\w*ps|maxps"),
+}
+
+
+@x86
+@pytest.mark.parametrize("case", WIDEST)
+def test_loops_work_on_the_widest_vectors(case: str) -> None:
+    features = llvm.get_host_cpu_features()
+    if not features.get("avx2"):
+        pytest.skip("this processor has no vectors of 256 bits")
+    kernel, instruction = WIDEST[case]
+    assert re.search(rf"\bv(?:{instruction})\s.*%[yz]mm", vector_loop(kernel))
+
+
 @x86
 def test_float16_is_converted_in_vectors() -> None:
     build = Builder((4096,))
