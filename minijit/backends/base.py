@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from minijit.graph.aval import ShapedArray
+    from minijit.graph.device_kernel import DeviceKernel
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
 
-__all__ = ["Backend", "Binary", "Build", "Launcher", "Support"]
+__all__ = ["Backend", "Binary", "Build", "Custom", "Launcher", "Support"]
 
 Launcher = Callable[[tuple[Any, ...]], None]
 """Runs one loaded kernel on ``(*buffers, *arguments)``, in the order of the kernel's declaration;
@@ -35,6 +37,18 @@ class Support(NamedTuple):
     name: str
     text: str
     compile: Callable[[], Binary]
+
+
+class Custom(NamedTuple):
+    """A user's kernel, loaded.
+
+    Attributes:
+        launch: Runs it on contiguous arrays: operands, then results.
+        allocators: What allocates each result.
+    """
+
+    launch: Callable[[Sequence[Any]], None]
+    allocators: tuple[Callable[[], Any], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -91,6 +105,15 @@ class Backend(Protocol):
 
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source; needs no device."""
+
+    def custom(
+        self,
+        kernel: DeviceKernel,
+        operands: Sequence[ShapedArray],
+        results: Sequence[ShapedArray],
+        params: Mapping[str, Any],
+    ) -> Custom | None:
+        """Compile and load a user's whole kernel; None where the device runs none."""
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Make a binary callable on the device; imports no compiler.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minijit.api import load_operations
 from minijit.extend.check import CheckResult, PrimitiveReport, check_primitive
+from minijit.extend.custom_call import CustomCall, custom_call
 from minijit.extend.elementwise import elementwise
 from minijit.extend.reduction import reduction
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
@@ -14,6 +15,7 @@ from minijit.ops.library import library
 
 __all__ = [
     "CheckResult",
+    "CustomCall",
     "Monoid",
     "Primitive",
     "PrimitiveReport",
@@ -21,6 +23,7 @@ __all__ = [
     "all_primitives",
     "bind",
     "check_primitive",
+    "custom_call",
     "elementwise",
     "library",
     "plain",

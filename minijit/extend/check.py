@@ -136,7 +136,7 @@ def _checks(primitive: Primitive, devices: Sequence[str]) -> Iterator[tuple[str,
     alone, everywhere = {
         Kind.ELEMENTWISE: (checks.ELEMENTWISE, checks.ELEMENTWISE_ON),
         Kind.REDUCTION: (checks_of_reductions.REDUCTION, checks_of_reductions.REDUCTION_ON),
-        Kind.LIBRARY: ({}, checks.LIBRARY_ON),
+        Kind.LIBRARY: (checks.LIBRARY, checks.LIBRARY_ON),
     }[primitive.kind]
     for name, check in alone.items():
         yield name, check, ""

@@ -12,7 +12,6 @@ import numpy as np
 
 from minijit.api.caches import clear_caches
 from minijit.api.jit import jit
-from minijit.backends.registry import backend_of
 from minijit.extend.samples import (
     Signature,
     assert_same,
@@ -32,6 +31,7 @@ from minijit.graph.trace import bind, trace_function
 __all__ = [
     "ELEMENTWISE",
     "ELEMENTWISE_ON",
+    "LIBRARY",
     "LIBRARY_ON",
     "Subject",
     "assert_types",
@@ -278,11 +278,9 @@ ELEMENTWISE_ON = {
 def _called(subject: Subject) -> str:
     if not subject.operands:
         raise AssertionError("operands to try it on are needed: check_primitive(operation, x, ...)")
-    backend = backend_of(())
-    arrays = [backend.asarray(x) for x in subject.operands]
-    avals = [ShapedArray(tuple(x.shape), x.dtype) for x in arrays]
+    avals = [ShapedArray(tuple(x.shape), x.dtype) for x in subject.operands]
     said = subject.primitive.abstract_eval(*avals, **subject.params)
-    results = subject.primitive.eager(backend.xp, *arrays, **subject.params)
+    results = subject.like(*subject.operands, **subject.params)
     several = subject.primitive.multiple_results
     for aval, result in zip(
         said if several else (said,), results if several else (results,), strict=True
@@ -311,4 +309,5 @@ def _between_kernels(subject: Subject) -> str:
     return f"{stats['kernels']} kernels around {stats['eager_steps']} call"
 
 
-LIBRARY_ON = {"types": _called, "between kernels": _between_kernels}
+LIBRARY = {"types": _called}
+LIBRARY_ON = {"between kernels": _between_kernels}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.errors import DeclarationError
 from minijit.graph.index import Affine
 from minijit.graph.registry import declare, declared, find
@@ -185,6 +186,7 @@ class Primitive:
             read at ``index``; ``extents`` are those of the iteration space (view).
         parts: ``(index, operand_avals, params)`` -> a ``Part`` sequence (piecewise).
         contraction: How it sums products, so that loops in kernels may do it (library).
+        kernel: A whole kernel of its own that CUDA devices run in the place of ``eager`` (library).
         flops: Operations for one element of the result (of the operand for a reduction); above 4
             it is worth storing a value rather than computing it twice.
         multiple_results: Whether it returns a tuple.
@@ -215,6 +217,7 @@ class Primitive:
         | None
     ) = None
     contraction: Contraction | None = None
+    kernel: DeviceKernel | None = None
     flops: int = 1
     multiple_results: bool = False
     derived: bool = False

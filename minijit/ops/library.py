@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.primitive import NOT_YET, Contraction, Kind, Primitive, Rule, register
 
 __all__ = ["library"]
@@ -18,6 +19,7 @@ def library(
     *,
     into: Callable[..., Any] | None = None,
     contraction: Contraction | None = None,
+    kernel: DeviceKernel | None = None,
     flops: int = 1,
     multiple_results: bool = False,
     jvp: Rule = NOT_YET,
@@ -34,6 +36,7 @@ def library(
         into: ``(xp, *avals, **params)`` -> ``(*arrays, out=array)``, a function of the library that
             computes the same into an array that is there, in C order.
         contraction: How it sums products; then loops in kernels may do it themselves.
+        kernel: A whole kernel that CUDA devices run in the place of ``eager``.
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
         jvp: Forward derivative rule.
@@ -52,6 +55,7 @@ def library(
             eager=eager,
             into=into,
             contraction=contraction,
+            kernel=kernel,
             flops=flops,
             multiple_results=multiple_results,
             jvp=jvp,

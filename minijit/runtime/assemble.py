@@ -18,6 +18,7 @@ from minijit.lowering.kernel_ir import Role
 from minijit.lowering.lower import Layout, Lowered, contiguous_strides
 from minijit.lowering.source import KernelSource
 from minijit.runtime.captured import Captured
+from minijit.runtime.custom import custom_step
 from minijit.runtime.host_loop import BranchStep, Condition, LoopStep
 from minijit.runtime.plan import Plan
 from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
@@ -129,6 +130,11 @@ class Assembler:
         stored = all(var in self.parts.stored for var in eqn.outvars)
         allocators = tuple(self._allocator(var.aval) for var in eqn.outvars)
         primitive, params, into = eqn.primitive, dict(eqn.params), None
+        if primitive.kernel is not None:
+            given, made = ([v.aval for v in each] for each in (eqn.invars, eqn.outvars))
+            custom = self.backend.custom(primitive.kernel, given, made, params)
+            if custom is not None:
+                return custom_step(self.backend, primitive, params, custom, operands, outputs)
         if primitive.into is not None:
             avals = (atom.aval for atom in eqn.invars)
             into = primitive.into(self.backend.xp, *avals, **params)

@@ -69,6 +69,9 @@ class CpuBackend:
         hints = {"unroll": launch.unroll, "interleave": launch.interleave}
         return {"scratch": scratch} | hints
 
+    def custom(self, kernel: Any, operands: Any, results: Any, params: Any) -> None:
+        """Return None: CUDA kernels do not run here."""
+
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""
         path = launch_path(build)

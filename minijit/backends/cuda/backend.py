@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from minijit.backends.array import ARRAY_PLACES
-from minijit.backends.base import Binary, Build, Launcher
+from minijit.backends.base import Binary, Build, Custom, Launcher
 from minijit.backends.cuda.arguments import BlockPerThread
 from minijit.backends.cuda.compiler import COMPILERS, ComputeCapability, compile_source
+from minijit.backends.cuda.custom import custom_launcher
 from minijit.backends.cuda.device import CupyDevice, Device, Function
 from minijit.backends.environment import compilers
+from minijit.graph.aval import ShapedArray
+from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.events import emit
 from minijit.graph.interrupts import uninterrupted
 from minijit.lowering.cuda import CudaLaunch, emit_cuda
@@ -33,6 +36,8 @@ class CudaBackend:
     """
 
     name = "cuda"
+    takes_ptx = False
+    """Whether the device loads PTX in the place of cubins."""
     few_rows = 264
     """Two rows for each multiprocessor of an H100."""
     most_buffers = 48
@@ -126,6 +131,23 @@ class CudaBackend:
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source as it is."""
         return uninterrupted(partial(compile_source, source, self.cc))
+
+    def custom(
+        self,
+        kernel: DeviceKernel,
+        operands: Sequence[ShapedArray],
+        results: Sequence[ShapedArray],
+        params: Mapping[str, Any],
+    ) -> Custom:
+        """Compile and load a user's whole kernel."""
+        device, cc = self.device, self.cc
+        launch = custom_launcher(kernel, operands, results, params, device, cc, ptx=self.takes_ptx)
+        reserve = device.zeros if kernel.zeroed else device.empty
+
+        def allocator(aval: ShapedArray) -> Callable[[], Any]:
+            return lambda: self.result(reserve(aval.shape, aval.dtype))
+
+        return Custom(launch, tuple(map(allocator, results)))
 
     def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
         """Load the cubin on the current device; the launcher runs it on CuPy's current stream.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -17,7 +17,12 @@ import numpy as np
 
 from minijit.backends.base import Binary
 from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
-from minijit.backends.frontend.refusals import RAISED, explained, refuse_raising
+from minijit.backends.frontend.refusals import (
+    RAISED,
+    explained,
+    explained_kernel,
+    refuse_raising,
+)
 from minijit.graph.locks import process_lock
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import resolve_all
@@ -27,6 +32,7 @@ __all__ = [
     "ComputeCapability",
     "CudaCompileError",
     "compile_ptx",
+    "compile_python",
     "compile_source",
     "link",
     "source_file",
@@ -101,6 +107,40 @@ def compile_ptx(
     return _stable_names(ptx, name, source.kernel.name)
 
 
+def compile_python(
+    function: FunctionType,
+    arrays: Sequence[tuple[str, int]],
+    scalars: Sequence[np.dtype[Any]],
+    entry: str,
+    cc: ComputeCapability,
+    launch: Any,
+) -> str:
+    """Return the PTX of a user's kernel, its entry named ``entry``.
+
+    Args:
+        function: A kernel as ``numba.cuda.jit`` takes it.
+        arrays: Dtype and number of axes of each array; all are contiguous.
+        scalars: Dtypes of the arguments after them.
+        entry: The name.
+        cc: What it is compiled for.
+        launch: Has its ``bounds``.
+
+    Raises:
+        DeclarationError: Numba cannot compile it.
+    """
+    from numba.core import types
+    from numba.core.errors import NumbaError
+
+    kinds = [types.Array(numba_type(np.dtype(name)), ndim, "C") for name, ndim in arrays]
+    signature = types.void(*kinds, *map(numba_type, scalars))
+    try:
+        with _lock, _current_device(cc):
+            name, ptx = _numba_ptx(function, signature, cc, launch, False, may_raise=True)
+    except NumbaError as error:
+        raise explained_kernel(function, str(error)) from None
+    return _stable_names(ptx, name, entry)
+
+
 def link(ptx: str, cc: ComputeCapability = _HOPPER) -> Binary:
     """Return the cubin of ``ptx`` with what the assembler reported.
 
@@ -167,6 +207,8 @@ def _numba_ptx(
     cc: ComputeCapability,
     launch: Any,
     lines: bool,
+    *,
+    may_raise: bool = False,
 ) -> tuple[str, str]:
     """Return the mangled entry name and the PTX.
 
@@ -188,7 +230,8 @@ def _numba_ptx(
     library, name = result.library, result.fndesc.llvm_func_name
     kernel = library.get_function(name)
     library._entry_name = name
-    _mark_raising(kernel)
+    if not may_raise:
+        _mark_raising(kernel)
     compiler.kernel_fixup(kernel, False)
     nvvm.set_launch_bounds(kernel, launch.bounds)
     if lines:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["CudaUnavailableError", "CupyDevice", "Device", "Function"]
+__all__ = ["CudaUnavailableError", "CupyDevice", "Device", "Extent", "Function", "three"]
 
 _REMEDY = (
     "minijit needs an NVIDIA driver and CuPy for device='cuda': install them with "
@@ -21,9 +21,16 @@ _REMEDY = (
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_LIMIT = 48 * 1024
 
+Extent = int | tuple[int, int, int]
+"""Blocks or threads: along x, or along x, y and z."""
 Function = Callable[[int], None]
 """``function(arguments)`` launches on the current stream; ``arguments`` is the address of an array
 of addresses of the argument values, as the driver takes them."""
+
+
+def three(extent: Extent) -> tuple[int, int, int]:
+    """Return an extent along x, y and z."""
+    return extent if isinstance(extent, tuple) else (extent, 1, 1)
 
 
 class CudaUnavailableError(RuntimeError):
@@ -37,7 +44,7 @@ class Device(Protocol):
     """The array library, with CuPy's interface."""
     compute_capability: tuple[int, int]
 
-    def load(self, code: bytes, entry: str, grid: int, block: int, shared: int) -> Function:
+    def load(self, code: bytes, entry: str, grid: Extent, block: Extent, shared: int) -> Function:
         """Load a cubin; its kernel runs in ``grid`` blocks of ``block`` threads.
 
         ``shared`` is the dynamic shared memory of a block in bytes.
@@ -45,6 +52,9 @@ class Device(Protocol):
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Allocate an uninitialised C-contiguous array."""
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate a C-contiguous array of zeros."""
 
     def asarray(self, value: Any) -> Any:
         """Copy a NumPy array to the device, or wrap an array that is there already."""
@@ -89,7 +99,7 @@ class CupyDevice:
         # CuPy writes 9.0 as "90" and 10.0 as "100".
         self.compute_capability = (int(capability[:-1]), int(capability[-1]))
 
-    def load(self, code: bytes, entry: str, grid: int, block: int, shared: int) -> Function:
+    def load(self, code: bytes, entry: str, grid: Extent, block: Extent, shared: int) -> Function:
         """Load a cubin from memory into the current context."""
         from cupy.cuda import get_current_stream
         from cupy.cuda.function import Module
@@ -101,17 +111,22 @@ class CupyDevice:
         if shared > _STATIC_LIMIT:
             driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
         launch_kernel, address = driver.launchKernel, function.ptr
+        blocks, threads = three(grid), three(block)
 
         def launch(arguments: int, _module: Any = function) -> None:
             # The default argument keeps the module loaded for as long as it can be launched.
             stream = get_current_stream().ptr
-            launch_kernel(address, grid, 1, 1, block, 1, 1, shared, stream, arguments, 0)
+            launch_kernel(address, *blocks, *threads, shared, stream, arguments, 0)
 
         return launch
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Allocate from CuPy's memory pool."""
         return self.xp.ndarray(tuple(shape), dtype)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate from CuPy's memory pool, and set on the current stream."""
+        return self.xp.zeros(tuple(shape), dtype)
 
     def asarray(self, value: Any) -> Any:
         """Copy or wrap; understands NumPy, ``__cuda_array_interface__`` and DLPack."""

@@ -20,6 +20,7 @@ class EmulatedBackend(CudaBackend):
     """
 
     name = "cuda-emulated"
+    takes_ptx = True
 
     def __init__(
         self, device: EmulatedDevice | None = None, cc: ComputeCapability = (9, 0)

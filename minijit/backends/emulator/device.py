@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minijit.backends.cuda.device import Function
+from minijit.backends.cuda.device import Extent, Function, three
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.errors import CaptureError
 from minijit.backends.emulator.memory import GlobalMemory
@@ -83,7 +84,7 @@ class EmulatedDevice:
         self._lock = threading.RLock()
         self._capturing = _Capturing()
 
-    def load(self, code: bytes, entry: str, grid: int, block: int, shared: int) -> Function:
+    def load(self, code: bytes, entry: str, grid: Extent, block: Extent, shared: int) -> Function:
         """Make kernel ``entry`` of a PTX text, which stands for the cubin, ready to launch.
 
         Raises:
@@ -91,6 +92,7 @@ class EmulatedDevice:
         """
         program = Program.of(code.decode(), entry, self.memory)
         sizes = [variable.size for variable in program.flat.params]
+        blocks, threads = three(grid), three(block)
 
         def run(arguments: int) -> None:
             slots = (ctypes.c_uint64 * len(sizes)).from_address(arguments)
@@ -104,12 +106,13 @@ class EmulatedDevice:
             with self._lock:
                 counters = Counters() if self.counting else None
                 program.launch(
-                    self.memory, values, (grid, 1, 1), (block, 1, 1),
+                    self.memory, values, blocks, threads,
                     shared=shared, counters=counters, order=self._order,
                 )  # fmt: skip
                 if counters is not None:
                     self.counters.setdefault(entry, Counters()).add(counters)
-                    launch = Launch(code, grid, block, shared, tuple(values), counters)
+                    count, size = math.prod(blocks), math.prod(threads)
+                    launch = Launch(code, count, size, shared, tuple(values), counters)
                     self.launches.append(launch)
 
         return run
@@ -121,6 +124,11 @@ class EmulatedDevice:
         if array.nbytes:
             self.memory.adopt(array).mark_fresh()
         return array.view(DeviceArray)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Allocate memory that is written."""
+        self._forbid("memory is allocated")
+        return np.zeros(tuple(shape), dtype).view(DeviceArray)
 
     def asarray(self, value: Any) -> Any:
         """Copy to the device, also from a GPU; arrays that are there stay."""

@@ -19,7 +19,7 @@ from minijit.graph.definitions import definition
 from minijit.graph.errors import DeclarationError
 from minijit.graph.source_info import is_users
 
-__all__ = ["RAISED", "explained", "refuse_raising"]
+__all__ = ["RAISED", "explained", "explained_kernel", "refuse_raising"]
 
 RAISED = "minijit_raised"
 """What kernels call where Python code ends with an error; no kernel that still does is run."""
@@ -51,6 +51,11 @@ def explained(error: FrontendError, names: Mapping[str, Any], text: str) -> Exce
             reason = str(error.__cause__) if known else _reason(message)
             return DeclarationError(f"{_place(function, message)}: {reason}")
     return error
+
+
+def explained_kernel(function: FunctionType, message: str) -> DeclarationError:
+    """Return the error for a whole kernel that Numba refused with a message."""
+    return DeclarationError(f"{_place(function, message)}: {_reason(chr(10) + message)}")
 
 
 def refuse_raising(kernel: str, names: Mapping[str, Any]) -> DeclarationError:

@@ -1,0 +1,164 @@
+"""Whole kernels of users: CUDA C by NVRTC, Python by numba-cuda; neither needs a device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from minijit.backends.base import Binary
+from minijit.backends.cuda.arguments import BlockPerThread
+from minijit.backends.cuda.compiler import ComputeCapability, compile_python, link
+from minijit.backends.cuda.device import Device
+from minijit.graph.aval import ShapedArray
+from minijit.graph.device_kernel import DeviceKernel
+from minijit.graph.errors import DeclarationError
+
+__all__ = ["custom_launcher"]
+
+_THREADS = 1024
+Extent = tuple[int, int, int]
+
+
+def custom_launcher(
+    kernel: DeviceKernel,
+    operands: Sequence[ShapedArray],
+    results: Sequence[ShapedArray],
+    params: Mapping[str, Any],
+    device: Device,
+    cc: ComputeCapability,
+    *,
+    ptx: bool,
+) -> Callable[[Sequence[Any]], None]:
+    """Return what launches a kernel on contiguous arrays: the operands, then the results.
+
+    Args:
+        kernel: The kernel.
+        operands: What it reads.
+        results: What it writes.
+        params: Its static parameters.
+        device: Where it runs.
+        cc: What it is compiled for.
+        ptx: Whether the device takes PTX in the place of a cubin.
+
+    Raises:
+        DeclarationError: it does not compile, or its launch configuration is none.
+    """
+    grid, block, shared = _configuration(kernel, operands, params)
+    scalars = tuple(map(_scalar, kernel.arguments(*operands, **params)))
+    arrays = (*operands, *results)
+    in_c = isinstance(kernel.code, str)
+    kinds = tuple((aval.dtype.str, aval.ndim) for aval in arrays)
+    types = tuple(scalar.dtype for scalar in scalars)
+    binary = _compiled(kernel, () if in_c else kinds, () if in_c else types, cc, ptx)
+    run = device.load(binary.code, binary.entry, grid, block, shared)
+    slots = [1 if in_c else 5 + 2 * aval.ndim for aval in arrays]
+    fields = [() if in_c else _fields(aval) for aval in arrays]
+    local = BlockPerThread(sum(slots), types)
+
+    def launch(values: Sequence[Any]) -> None:
+        packed: list[Any] = []
+        for value, field in zip(values, fields, strict=True):
+            pointer = device.pointer(value)
+            packed += [pointer] if in_c else [*field[:4], pointer, *field[4:]]
+        local.pack(*packed, *scalars)
+        run(local.block.address)
+
+    return launch
+
+
+def _fields(aval: ShapedArray) -> tuple[int, ...]:
+    """Return what numba-cuda passes of an array but for its address, which comes fifth.
+
+    Owner and parent, number and size of elements; shape and strides.
+    """
+    size = aval.dtype.itemsize
+    strides = [size * int(np.prod(aval.shape[axis + 1 :])) for axis in range(aval.ndim)]
+    return (0, 0, aval.size, size, *aval.shape, *strides)
+
+
+def _configuration(
+    kernel: DeviceKernel, operands: Sequence[ShapedArray], params: Mapping[str, Any]
+) -> tuple[Extent, Extent, int]:
+    given = kernel.launch(*operands, **params)
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise DeclarationError(
+            f"launch= of kernel {kernel.entry!r} returned {given!r}: return (grid, block) or "
+            "(grid, block, bytes of shared memory)"
+        )
+    grid, block = _extent(given[0], kernel), _extent(given[1], kernel)
+    if block[0] * block[1] * block[2] > _THREADS:
+        raise DeclarationError(
+            f"kernel {kernel.entry!r}: a block of {block} threads is larger than {_THREADS}"
+        )
+    return grid, block, int(given[2]) if len(given) == 3 else 0
+
+
+def _extent(given: Any, kernel: DeviceKernel) -> Extent:
+    parts = given if isinstance(given, tuple) else (given,)
+    if not 1 <= len(parts) <= 3 or any(int(part) < 1 for part in parts):
+        raise DeclarationError(f"kernel {kernel.entry!r}: {given!r} is no extent of a launch")
+    x, y, z = (*map(int, parts), 1, 1)[:3]
+    return x, y, z
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, np.generic):
+        raise DeclarationError(
+            f"arguments= gave {value!r}: a kernel's parameter has a size, so give NumPy scalars"
+        )
+    return value
+
+
+@functools.lru_cache(256)
+def _compiled(
+    kernel: DeviceKernel,
+    arrays: tuple[tuple[str, int], ...],
+    scalars: tuple[np.dtype[Any], ...],
+    cc: ComputeCapability,
+    ptx: bool,
+) -> Binary:
+    if isinstance(kernel.code, str):
+        code = _from_c(kernel.code, kernel, cc, ptx=ptx)
+        return Binary(code, kernel.entry, {})
+    python = getattr(kernel.code, "py_func", kernel.code)
+    assert isinstance(python, FunctionType)
+    text = compile_python(
+        python, arrays, scalars, kernel.entry, cc, SimpleNamespace(bounds=(_THREADS, 1))
+    )
+    return Binary(text.encode(), kernel.entry, {}) if ptx else link(text, cc)
+
+
+def _from_c(source: str, kernel: DeviceKernel, cc: ComputeCapability, *, ptx: bool) -> bytes:
+    """Compile CUDA C; the library is CUDA's own, which needs no driver."""
+    from cuda.bindings import nvrtc
+
+    target = f"{'compute' if ptx else 'sm'}_{cc[0]}{cc[1]}"
+    options = [f"--gpu-architecture={target}".encode(), *(o.encode() for o in kernel.options)]
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            _, size = nvrtc.nvrtcGetProgramLogSize(program)
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise DeclarationError(
+                f"kernel {kernel.entry!r} does not compile:\n{log.decode().strip(chr(0)).strip()}"
+            )
+        get = (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if ptx else (
+            nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN
+        )  # fmt: skip
+        _, size = get[0](program)
+        code = b" " * size
+        get[1](program, code)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    if ptx and f".entry {kernel.entry}(".encode() not in code:
+        raise DeclarationError(
+            f"the source has no kernel {kernel.entry!r}: write "
+            f'extern "C" __global__ void {kernel.entry}(...)'
+        )
+    return bytes(code.rstrip(b"\0") if ptx else code)
