@@ -13,6 +13,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.errors import DeclarationError
 from minijit.graph.index import Affine
+from minijit.graph.plugins import load_plugin
 from minijit.graph.registry import declare, declared, find
 from minijit.graph.source_info import user_line
 
@@ -267,8 +268,15 @@ def register(primitive: Primitive) -> Primitive:
 
 
 def find_primitive(name: str) -> Primitive:
-    """Return the primitive of that name, or raise ``KeyError``."""
+    """Return the primitive of that name; the plug-in that offers it is imported.
+
+    Raises:
+        KeyError: there is none.
+    """
     primitive: Primitive | None = find("primitive", name)
+    if primitive is None:
+        load_plugin(name)
+        primitive = find("primitive", name)
     if primitive is None:
         raise KeyError(name)
     return primitive

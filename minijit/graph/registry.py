@@ -18,7 +18,7 @@ from minijit.graph.errors import DeclarationError
 from minijit.graph.locks import process_lock
 from minijit.graph.source_info import user_line
 
-__all__ = ["Extension", "declare", "declared", "find", "in_scope", "scope"]
+__all__ = ["Extension", "declare", "declared", "find", "in_scope", "outside", "scope"]
 
 _serial = itertools.count()
 
@@ -64,6 +64,16 @@ def scope() -> Iterator[None]:
             _stack.reset(token)
 
 
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Declare for good in the ``with`` block, whatever scopes are open."""
+    token = _stack.set(None)
+    try:
+        yield
+    finally:
+        _stack.reset(token)
+
+
 def in_scope() -> bool:
     """Whether this thread has an open scope."""
     return _stack.get() is not None
@@ -82,9 +92,11 @@ def declare(kind: str, name: str, value: Any) -> None:
                 f"(at {user_line()})"
             )
         stack = _stack.get()
+        known = (*config.extensions, Extension(kind, name, value))
         if stack is not None:
-            known = (*config.extensions, Extension(kind, name, value))
             stack.enter_context(config.override(extensions=known))
+        elif kind == "rewrite":  # programs that were compiled before have to be compiled anew
+            config.update("extensions", known)
         else:
             _tables.setdefault(kind, {})[name] = value
 
