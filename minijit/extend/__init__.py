@@ -6,7 +6,9 @@ from minijit.api import load_operations
 from minijit.extend.check import CheckResult, PrimitiveReport, check_primitive
 from minijit.extend.custom_call import CustomCall, custom_call
 from minijit.extend.elementwise import elementwise
+from minijit.extend.pattern import Rewrite, pattern
 from minijit.extend.reduction import reduction
+from minijit.graph.plugins import load_plugin, plugins
 from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
 from minijit.graph.registry import scope
 from minijit.graph.trace import bind
@@ -19,6 +21,7 @@ __all__ = [
     "Monoid",
     "Primitive",
     "PrimitiveReport",
+    "Rewrite",
     "Scalar",
     "all_primitives",
     "bind",
@@ -26,7 +29,10 @@ __all__ = [
     "custom_call",
     "elementwise",
     "library",
+    "load_plugin",
+    "pattern",
     "plain",
+    "plugins",
     "reduction",
     "scope",
     "typed",

@@ -15,6 +15,7 @@ from minijit.graph.config import config
 from minijit.graph.events import emit
 from minijit.graph.jaxpr import Jaxpr, Var
 from minijit.graph.locks import process_lock
+from minijit.graph.registry import declared
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.lower import Layout, Lowered, lower_group
@@ -28,6 +29,7 @@ from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
+from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
 
 __all__ = ["compile_plan", "loaded_binary", "optimize", "plan_partition"]
@@ -38,9 +40,19 @@ _T = TypeVar("_T")
 def optimize(jaxpr: Jaxpr) -> Jaxpr:
     """Return the program that is compiled: calls inlined, simplified, every result defined."""
     jaxpr = _step("inline", lambda: inline_calls(jaxpr))
+    jaxpr = _rewritten(jaxpr, after="inline")
     jaxpr = _step("simplify", lambda: simplify(jaxpr))
+    jaxpr = _rewritten(jaxpr, after="simplify")
     jaxpr = _step("loops", lambda: simplify_loops(jaxpr))
+    jaxpr = _rewritten(jaxpr, after="loops")
     return _step("own_outputs", lambda: own_outputs(jaxpr))
+
+
+def _rewritten(jaxpr: Jaxpr, after: str) -> Jaxpr:
+    """Apply what users have declared for this place."""
+    if not any(rewrite.at == after for rewrite in declared("rewrite")):
+        return jaxpr
+    return _step("rewrites", lambda: simplify(apply_rewrites(jaxpr, after)))
 
 
 def plan_partition(jaxpr: Jaxpr, backend: Backend) -> Partition:
