@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
-from minijit.lowering.kernel_ir import Kernel, Level, Load, Reduce, Statement, Store, Value
+from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
-from minijit.lowering.stages import Stage, indices, operands, stage_kernel
+from minijit.lowering.stages import CHEAP_FLOPS, Stage, indices, operands, stage_kernel
 
 __all__ = ["emit_column"]
 
@@ -22,6 +22,10 @@ _TILES = 8
 """Tiles wanted, so that several threads have work; fewer and wider ones read longer runs."""
 _KEPT_BYTES = 1 << 19
 """Most bytes of a tile that later passes should find in the cache: half of a common L2 cache."""
+_TOGETHER = 4
+"""Columns that are added at a time where each takes little work: accumulators are then read and
+written once for all of them, which would take longer than what is done to them. Those of fewer
+rows than a tile should have LLVM keeps in registers anyway."""
 _AHEAD = 8
 """Columns that are prefetched ahead: a tile's part of a column is too short for the hardware's."""
 
@@ -191,15 +195,31 @@ class _Column:
                 span = emitter.columns(dim)
                 if flushed and position == len(cols) - 1 and extent > _CHAIN:
                     span = emitter.segments(stack, dim, _CHAIN)
+                together = self._together(stage, dim) if position == len(cols) - 1 else 1
+                if together > 1:
+                    span = f"{span}, {together}" if "," in span else f"0, {span}, {together}"
+                head = f"for i{dim} in range({span}):"
                 if flushed and position == len(cols) - 1:
-                    with emitter.writer.block(f"for i{dim} in range({span}):"):
-                        self._cells(stage, accumulations, dim)
+                    with emitter.writer.block(head):
+                        self._cells(stage, accumulations, dim, together)
                     with self._lanes():
                         for each in flushed:
                             each.flush(emitter, self._slot)
                     return
-                stack.enter_context(emitter.writer.block(f"for i{dim} in range({span}):"))
-            self._cells(stage, accumulations, cols[-1] if cols else None)
+                stack.enter_context(emitter.writer.block(head))
+            if cols:
+                self._cells(stage, accumulations, cols[-1], together)
+            else:
+                self._cells(stage, accumulations, None, 1)
+
+    def _together(self, stage: Stage, dim: int) -> int:
+        """Return how many columns along ``dim`` to take at a time."""
+        flops = sum(s.op.flops for s in stage.cells if isinstance(s, Map))
+        if not stage.reduces or flops > CHEAP_FLOPS or self.kernel.ragged is not None:
+            return 1
+        if self._hoisted(stage) or stage.reuses or stage.keeps or self.width < _LANES[0]:
+            return 1
+        return math.gcd(_TOGETHER, self.kernel.extents[dim])
 
     def _prefetch(self, statements: Sequence[Statement], dim: int) -> None:
         """Write prefetches of what is loaded ``_AHEAD`` steps along ``dim`` further on."""
@@ -210,23 +230,39 @@ class _Column:
                 if adjacent and abs(stride) > self.width and self.emitter.is_far(statement):
                     self.emitter.prefetch(statement, _AHEAD * stride, self.lane)
 
-    def _cells(self, stage: Stage, accumulations: Sequence[Accumulation], dim: int | None) -> None:
-        """Write the vector loop over the tile at one column, a step of the loop over ``dim``."""
-        emitter = self.emitter
-        movable = not stage.reuses and not stage.keeps
+    def _hoisted(self, stage: Stage) -> list[Statement]:
+        """Return the statements of a pass that are the same for all rows of a tile."""
+        if stage.reuses or stage.keeps:
+            return []
         hoisted: list[Statement] = []
         varying = set(self.per_row)
         for statement in stage.cells:
-            along = self.lane in emitter.dims_of(statement)
-            if along or not movable or varying.intersection(_values(operands(statement))):
+            along = self.lane in self.emitter.dims_of(statement)
+            if along or varying.intersection(_values(operands(statement))):
                 varying |= set() if isinstance(statement, Store) else {statement.out}
             else:
                 hoisted.append(statement)
+        return hoisted
+
+    def _cells(
+        self,
+        stage: Stage,
+        accumulations: Sequence[Accumulation],
+        dim: int | None,
+        together: int,
+    ) -> None:
+        """Write the vector loop over the tile at some columns, a step of the loop over ``dim``."""
+        emitter = self.emitter
+        hoisted = self._hoisted(stage)
         rest = [s for s in stage.cells if s not in hoisted]
         emitter.statements(hoisted)
         cached = self.width * self._row_bytes <= _KEPT_BYTES and stage != self.staging.stages[0]
         if dim is not None and not cached:
-            self._prefetch(rest, dim)
+            for _ in self._columns(dim, together):
+                self._prefetch(rest, dim)
+        if dim is not None and together > 1:
+            self._columns_of(stage, accumulations, dim, together)
+            return
         with self._lanes():
             at = self._position()
             at = f"({at})" if "+" in at else at
@@ -240,6 +276,33 @@ class _Column:
             for each in accumulations:
                 each.add(emitter, self._slot)
 
+    def _columns(self, dim: int, together: int) -> Iterator[None]:
+        """Let statements stand for one column after the other."""
+        dims = self.emitter.dims
+        for number in range(together):
+            dims[dim] = f"(i{dim} + {number})" if number else f"i{dim}"
+            yield
+        dims[dim] = f"i{dim}"
+
+    def _columns_of(
+        self, stage: Stage, accumulations: Sequence[Accumulation], dim: int, together: int
+    ) -> None:
+        """Write the vector loop over the tile at several columns, accumulators in registers."""
+        emitter = self.emitter
+        # Of a sum in segments all but the first place wait for the segment's end.
+        used = (each.places[:1] if each.segmented else each.places for each in accumulations)
+        places = [name for group in used for name, _, _ in group]
+        with self._lanes():
+            self._read_rows((*stage.cells, *stage.reduces), set())
+            for name in places:
+                emitter.writer.line(f"own_{name} = {self._slot(name)}")
+            for _ in self._columns(dim, together):
+                emitter.statements(stage.cells)
+                for each in accumulations:
+                    each.add(emitter, _own_name)
+            for name in places:
+                emitter.writer.line(f"{self._slot(name)} = own_{name}")
+
     def _position(self) -> str:
         kernel = self.kernel
         terms: list[str] = []
@@ -248,6 +311,10 @@ class _Column:
             terms.append(f"i{dim}" if stride == 1 else f"{stride}*i{dim}")
             stride *= kernel.extents[dim]
         return " + ".join(reversed(terms)) or "0"
+
+
+def _own_name(name: str) -> str:
+    return f"own_{name}"
 
 
 def _values(found: Iterable[object]) -> set[Value]:

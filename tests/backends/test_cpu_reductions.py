@@ -71,6 +71,22 @@ def test_reductions_of_float_and_int(monoid: str, axis: int) -> None:
         check(build.kernel())
 
 
+@pytest.mark.parametrize("cols", [600, 602])
+@pytest.mark.parametrize(
+    ("monoid", "dtype"), [("sum", F32), ("sum", F64), ("sum", I32), ("prod", F32), ("max", F16)]
+)
+def test_columns_that_are_added_several_at_a_time(monoid: str, dtype: Any, cols: int) -> None:
+    build = Builder((130,), (cols,))
+    x = build.load([1, 130], dtype)
+    first = build.reduce(monoid, x)
+    away = build.map("sub", x, first)
+    build.store(build.reduce("max", build.map("mul", away, away)), [1])
+    build.store(first, [1])
+    source = check(build.kernel(), tolerance=2e-3 if dtype is F16 else 1e-5)
+    assert source.schedule.startswith("column")
+    assert "own_max" in source.text
+
+
 @pytest.mark.parametrize("monoid", ["any", "all"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reductions_of_bools(monoid: str, axis: int) -> None:

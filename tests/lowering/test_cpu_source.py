@@ -265,7 +265,7 @@ def deviations(shape: tuple[int, int]) -> str:
 def test_columns_prefetch_what_no_cache_holds_yet() -> None:
     assert deviations((8192, 512)).count("prefetch_read(b0, i0 + 512*i1 + 4096)") == 2
     # The second pass finds a tile of so few columns in the cache.
-    assert deviations((512, 4096)).count("prefetch_read(") == 1
+    assert deviations((511, 4096)).count("prefetch_read(") == 1
     # Tiles of whole rows follow each other; small arrays are in the cache.
     assert "prefetch" not in deviations((100_000, 16))
     assert "prefetch" not in deviations((64, 512))
@@ -298,6 +298,22 @@ def test_a_single_pass_is_left_to_the_hardware() -> None:
     build = Builder((4096,), (1000,))
     build.store(build.reduce("sum", build.map("exp", build.load([1000, 1]))), [1])
     assert "prefetch" not in emit_cpu(build.kernel()).text
+
+
+@pytest.mark.parametrize(("cols", "together"), [(300, 4), (302, 2), (301, 1)])
+def test_several_columns_are_added_at_a_time(cols: int, together: int) -> None:
+    text = emit_cpu(summed(512, cols, [1, 512])).text
+    assert text.count("= fold_sum(") == together
+    assert (f"i0 + 512*(i1 + {together - 1})" in text) == (together > 1)
+    step = f", {together}" if together > 1 else ""
+    assert re.search(rf"for i1 in range\(256\*segment, min\(.*, {cols}\){step}\):", text)
+
+
+def test_columns_of_few_rows_or_much_work_are_added_one_by_one() -> None:
+    build = Builder((512,), (300,))
+    build.store(build.reduce("sum", build.map("exp", build.load([1, 512]))), [1])
+    for kernel in (summed(16, 300, [1, 16]), build.kernel()):
+        assert emit_cpu(kernel).text.count("= fold_sum(") == 1
 
 
 def test_tiles_of_columns_are_wide_where_other_rows_make_enough_of_them() -> None:
