@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import minijit
+from minijit.extend import scope
 from minijit.tools.machine import find_driver
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,20 +77,22 @@ def run(page: Path) -> Iterator[tuple[Block, str]]:
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     above = 0
-    pasted = ""
     before = minijit.config.settings
+    declared = contextlib.ExitStack()
+    declared.enter_context(scope())  # pages may use one name
     try:
         for block in blocks(page.read_text()):
-            pasted += block.code
-            # For inspect.getsource, and for a traceback that shows the line.
-            linecache.cache["example.py"] = (1, None, pasted.splitlines(True), "example.py")
+            # A file for each block, as in a notebook, whose text is what is compiled.
+            name, text = f"{page.stem}/{above}/example.py", "\n" * above + block.code
+            linecache.cache[name] = (1, None, text.splitlines(True), name)
             if not block.needs_cuda or has_gpu():
-                code = compile("\n" * above + block.code, "example.py", "exec")
+                code = compile(text, name, "exec", dont_inherit=True)
                 with _captured() as printed:
                     exec(code, namespace)
                 yield block, printed.getvalue()
             above += block.code.count("\n")
     finally:
+        declared.close()
         for field in dataclasses.fields(before):
             minijit.config.update(field.name, getattr(before, field.name))
 

@@ -30,6 +30,11 @@ COMPARISONS = {
     "sign_by_cond": [(0, 1, 0), (1e-6, 2, 0), (1e-6, 2, 0)],
     "power_iteration": [(1e-12, 2, 0)],
     "rnn_digits": [(1e-5, 1, 0)],
+    "activations": [(1e-6, 1, 0)],
+    "welford_variance": [(1e-9, 1, 0)],
+    "logsumexp_monoid": [(1e-12, 1, 0)],
+    "histogram_kernel": [(1e-12, 2, 1)],
+    "philox": [(1e-12, 1, 0)],
 }
 PITFALLS = ("pitfalls_pure_functions", "pitfalls_static_arguments")
 OTHERS = ("variable_lengths",)
@@ -98,6 +103,21 @@ def the_untrained_network_tells_digits_apart(text: str) -> None:
     assert min(map(float, accuracies)) > 0.93
 
 
+def the_variance_has_digits_left(text: str) -> None:
+    ours, naive = map(float, re.findall(r"(?:variance|squares) (\S+e[+-]\d+)", text))
+    assert ours < 2e-3 < 1 < naive
+
+
+def the_kernel_counts_as_numpy_does(text: str) -> None:
+    (emulated, numpys) = re.findall(r"(\d+\.\d{6})", text)
+    assert emulated == numpys
+
+
+def the_known_words_are_drawn(text: str) -> None:
+    # From the known-answer tests of Random123.
+    assert "key 0: 6627e8d5 e169c58d bc57ac4c 9b00dbd8\n" in text
+
+
 # What else an example has to print.
 PRINTED = {
     "logistic_regression_digits": digits_are_learnt,
@@ -105,6 +125,9 @@ PRINTED = {
     "kepler_newton": newton_solves_keplers_equation,
     "stencils": the_glider_has_moved,
     "power_iteration": the_component_is_that_of_eigh,
+    "welford_variance": the_variance_has_digits_left,
+    "histogram_kernel": the_kernel_counts_as_numpy_does,
+    "philox": the_known_words_are_drawn,
     "rnn_digits": the_untrained_network_tells_digits_apart,
 }
 

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from minijit.extend import scope
 from tests.cuda_checks import ARCHITECTURES, check, compiled, digest, recorded
 from tests.documents import ROOT
 from tests.sampling import DEEP, paired
@@ -29,6 +30,7 @@ def run_example(example: str, *options: str) -> str:
         mock.patch.object(sys, "path", [str(folder), *sys.path]),
         mock.patch("minijit.tools.timing.interleaved_medians", _no_timing),
         contextlib.redirect_stdout(io.StringIO()) as printed,
+        scope(),  # an example may run twice
     ):
         try:
             runpy.run_path(path, run_name="__main__")

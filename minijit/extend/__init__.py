@@ -8,17 +8,32 @@ from minijit.extend.custom_call import CustomCall, custom_call
 from minijit.extend.elementwise import elementwise
 from minijit.extend.pattern import Rewrite, pattern
 from minijit.extend.reduction import reduction
+from minijit.graph.index import Affine
 from minijit.graph.plugins import load_plugin, plugins
-from minijit.graph.primitive import Monoid, Primitive, Scalar, all_primitives, unsupported
+from minijit.graph.primitive import (
+    Contraction,
+    Kind,
+    Monoid,
+    Part,
+    Primitive,
+    Scalar,
+    all_primitives,
+    register,
+    unsupported,
+)
 from minijit.graph.registry import scope
 from minijit.graph.trace import bind
 from minijit.ops.define import plain, typed
 from minijit.ops.library import library
 
 __all__ = [
+    "Affine",
     "CheckResult",
+    "Contraction",
     "CustomCall",
+    "Kind",
     "Monoid",
+    "Part",
     "Primitive",
     "PrimitiveReport",
     "Rewrite",
@@ -34,6 +49,7 @@ __all__ = [
     "plain",
     "plugins",
     "reduction",
+    "register",
     "scope",
     "typed",
     "unsupported",

@@ -1,6 +1,7 @@
 """The syntax trees of Python functions, by their code."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import functools
@@ -12,6 +13,7 @@ from typing import Any
 
 __all__ = ["Definition", "definition", "keep_definition"]
 
+_FUTURES = __future__.annotations.compiler_flag | __future__.generator_stop.compiler_flag
 Definition = ast.FunctionDef | ast.Lambda
 _kept: weakref.WeakKeyDictionary[CodeType, Definition] = weakref.WeakKeyDictionary()
 
@@ -32,7 +34,8 @@ def definition(code: CodeType) -> Definition | None:
     if kept is not None:
         return kept
     linecache.checkcache(code.co_filename)
-    definitions, compiled = _parsed("".join(linecache.getlines(code.co_filename)))
+    text = "".join(linecache.getlines(code.co_filename))
+    definitions, compiled = _parsed(text, code.co_flags & _FUTURES)
     found = [node for node in definitions if code in compiled and _is_of(node, code)]
     if len(found) != 1:
         return None
@@ -46,11 +49,17 @@ def definition(code: CodeType) -> Definition | None:
 
 
 @functools.lru_cache(64)
-def _parsed(text: str) -> tuple[tuple[Definition, ...], frozenset[CodeType]]:
-    """Return the trees of all functions in a module's text, and the code of each."""
+def _parsed(text: str, flags: int) -> tuple[tuple[Definition, ...], frozenset[CodeType]]:
+    """Return the trees of all functions in a module's text, and the code of each.
+
+    Args:
+        text: The module.
+        flags: Of ``from __future__ import ...`` that need not stand in it: in a notebook they hold
+            for all cells that follow.
+    """
     try:
         tree = ast.parse(text)
-        module = compile(tree, "<text>", "exec", dont_inherit=True)
+        module = compile(tree, "<text>", "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return (), frozenset()
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda))

@@ -1,6 +1,7 @@
 """Which text stands for a function: the one it was compiled from, or none."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import importlib.util
@@ -98,3 +99,12 @@ def test_functions_of_archives_have_no_text(
 @pytest.mark.parametrize("arguments", ["x, /", "x, *, k=1", "*x", "**x", "x=1"])
 def test_arguments_are_positions(tmp_path: Path, arguments: str) -> None:
     assert result(loaded(tmp_path / "arguments.py", f"def f({arguments}):\n    return 1\n")) is None
+
+
+def test_a_future_import_of_an_earlier_cell_holds(tmp_path: Path) -> None:
+    path = tmp_path / "cell.py"
+    path.write_text("def f(x):\n    return x + 1\n")
+    names: dict[str, Any] = {}
+    flags = __future__.annotations.compiler_flag
+    exec(compile(path.read_text(), str(path), "exec", flags=flags, dont_inherit=True), names)
+    assert result(names["f"]) == "x + 1"
