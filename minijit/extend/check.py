@@ -18,7 +18,7 @@ from minijit.ops.define import Elementwise
 __all__ = ["CheckResult", "PrimitiveReport", "check_primitive"]
 
 _DEVICES = ("cpu", "cuda-emulated")
-_RULES = ("jvp", "transpose", "batch")
+_RULES = ("jvp", "vjp", "transpose", "batch")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ def custom_call(
     doc: str = "",
     flops: int = 1,
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> CustomCall:
@@ -83,6 +84,7 @@ def custom_call(
         doc: One line for the reference.
         flops: Operations for one element of the result.
         jvp: Forward derivative rule.
+        vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
         batch: Batching rule.
 
@@ -132,6 +134,7 @@ def custom_call(
         flops=flops,
         multiple_results=multiple_results,
         jvp=jvp,
+        vjp=vjp,
         transpose=transpose,
         batch=batch,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 from collections.abc import Callable
+from opcode import opmap
 from types import FunctionType
 from typing import Any, Literal, overload
 
@@ -25,7 +25,7 @@ __all__ = ["elementwise", "formula", "function_of", "loops_of"]
 Code = Callable[..., Any]
 Dtypes = np.ufunc | Literal["float", "any"]
 _CALL_FLOPS = 10
-_ARITHMETIC = frozenset({"BINARY_OP", "UNARY_NEGATIVE", "COMPARE_OP"})
+_ARITHMETIC = [opmap[name] for name in ("BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE")]
 
 
 @overload
@@ -51,6 +51,7 @@ def elementwise(
     flops: int | None = ...,
     samples: tuple[tuple[float, float], ...] = ...,
     jvp: Rule = ...,
+    vjp: Rule = ...,
     transpose: Rule = ...,
     batch: Rule = ...,
 ) -> Callable[[Code], Elementwise]: ...
@@ -84,7 +85,7 @@ def elementwise(given: Any = None, /, **options: Any) -> Any:
               programs; default: a kernel of the operation alone.
             - ``flops``: Operations for one element; default: counted in the function's code.
             - ``samples``: ``(low, high)`` for each operand: the domain in tests.
-            - ``jvp``, ``transpose``, ``batch``: Rules, or ``unsupported("why")``.
+            - ``jvp``, ``vjp``, ``transpose``, ``batch``: Rules, or ``unsupported("why")``.
 
     Raises:
         DeclarationError: there is a primitive of that name, or no function of scalars was given;
@@ -112,6 +113,7 @@ def _declared(
     flops: int | None = None,
     samples: tuple[tuple[float, float], ...] = (),
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> Elementwise:
@@ -142,6 +144,7 @@ def _declared(
         flops=counted(function) if flops is None else flops,
         samples=samples,
         jvp=jvp,
+        vjp=vjp,
         transpose=transpose,
         batch=batch,
     )
@@ -203,6 +206,6 @@ def first_line(function: FunctionType) -> str:
 
 def counted(function: FunctionType) -> int:
     """Return about how many operations a function takes, loops not counted."""
-    names = [step.opname for step in dis.get_instructions(function)]
-    calls = sum(name == "CALL" for name in names)
-    return max(sum(name in _ARITHMETIC for name in names) + _CALL_FLOPS * calls, 1)
+    codes = function.__code__.co_code[::2]  # what follows an instruction's code is its argument
+    arithmetic = sum(codes.count(code) for code in _ARITHMETIC)
+    return max(arithmetic + _CALL_FLOPS * codes.count(opmap["CALL"]), 1)

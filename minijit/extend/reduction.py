@@ -126,6 +126,7 @@ def reduction(
     eager: Code | None = ...,
     flops: int | None = ...,
     jvp: Rule = ...,
+    vjp: Rule = ...,
     transpose: Rule = ...,
     batch: Rule = ...,
 ) -> Callable[[Code], Reduction]: ...
@@ -161,7 +162,7 @@ def reduction(given: Any = None, /, **options: Any) -> Any:
             - ``only``: Names of the operand dtypes, where there are fewer.
             - ``eager``: ``(xp, array, *, axes)``: the same by NumPy or CuPy (a single result).
             - ``flops``: Operations for one element; default: counted in the function's code.
-            - ``jvp``, ``transpose``, ``batch``: Rules, or ``unsupported("why")``.
+            - ``jvp``, ``vjp``, ``transpose``, ``batch``: Rules, or ``unsupported("why")``.
 
     Raises:
         DeclarationError: the name is taken, the functions do not fit together, or the combination
@@ -189,6 +190,7 @@ def _declared(
     eager: Code | None = None,
     flops: int | None = None,
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> Reduction:
@@ -227,6 +229,7 @@ def _declared(
             eager=eager or alone,
             flops=counted(combine) if flops is None else flops,
             jvp=jvp,
+            vjp=vjp,
             transpose=transpose,
             batch=batch,
         )

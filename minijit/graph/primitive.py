@@ -194,6 +194,7 @@ class Primitive:
         derived: Whether ``eager`` runs the primitive's own kernel, having no other code.
         samples: Domain of the operands in generated tests: ``(low, high)`` for each.
         jvp: Forward derivative rule.
+        vjp: Reverse derivative rule, where it is not to follow from the other two.
         transpose: Rule of the linear transpose.
         batch: Rule that adds a batch axis.
     """
@@ -224,6 +225,7 @@ class Primitive:
     derived: bool = False
     samples: tuple[tuple[float, float], ...] = ()
     jvp: Rule = NOT_YET
+    vjp: Rule = NOT_YET
     transpose: Rule = NOT_YET
     batch: Rule = NOT_YET
 

@@ -110,6 +110,7 @@ def elementwise(
     flops: int = 1,
     samples: tuple[tuple[float, float], ...] = (),
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> Elementwise:
@@ -127,6 +128,7 @@ def elementwise(
         flops: Operations for one element.
         samples: Domain of each operand in generated tests.
         jvp: Forward derivative rule.
+        vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
         batch: Batching rule.
     """
@@ -168,6 +170,7 @@ def elementwise(
             flops=flops,
             samples=samples or ((-4.0, 4.0),) * rule.nin,
             jvp=jvp,
+            vjp=vjp,
             transpose=transpose,
             batch=batch,
         )
@@ -194,6 +197,7 @@ def reduction(
     eager: Callable[..., Any],
     flops: int = 1,
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> Primitive:
@@ -207,6 +211,7 @@ def reduction(
         eager: ``(xp, operand, axes=...)``.
         flops: Operations for one element of the operand.
         jvp: Forward derivative rule.
+        vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
         batch: Batching rule.
     """
@@ -225,6 +230,7 @@ def reduction(
             monoid=monoid,
             flops=flops,
             jvp=jvp,
+            vjp=vjp,
             transpose=transpose,
             batch=batch,
         )

@@ -23,6 +23,7 @@ def library(
     flops: int = 1,
     multiple_results: bool = False,
     jvp: Rule = NOT_YET,
+    vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
     batch: Rule = NOT_YET,
 ) -> Primitive:
@@ -40,6 +41,7 @@ def library(
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
         jvp: Forward derivative rule.
+        vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
         batch: Batching rule.
 
@@ -59,6 +61,7 @@ def library(
             flops=flops,
             multiple_results=multiple_results,
             jvp=jvp,
+            vjp=vjp,
             transpose=transpose,
             batch=batch,
         )

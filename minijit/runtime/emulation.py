@@ -14,7 +14,7 @@ from minijit.backends.emulator.report import KernelReport, LaunchReport, Library
 from minijit.graph.aval import ShapedArray
 from minijit.graph.events import subscribe
 from minijit.graph.jaxpr import Jaxpr, Var
-from minijit.graph.primitive import Kind
+from minijit.graph.primitive import Kind, find_primitive
 from minijit.graph.tree import unflatten
 from minijit.runtime.binaries import compile_anew
 from minijit.runtime.memory_cache import Program
@@ -47,7 +47,10 @@ def emulate(
 
     def note(event: str, data: Mapping[str, Any]) -> None:
         if event in ("launch", "eager"):
-            order.append(data.get("primitive"))
+            name = data.get("primitive")
+            # A user's whole kernel is launched as those of the compiler are.
+            launched = name is not None and find_primitive(name).kernel is not None
+            order.append(None if launched else name)
         elif event == "graph":
             order.extend([None] * data["launches"])
 

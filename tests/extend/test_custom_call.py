@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,6 +130,26 @@ def test_one_compile_for_many_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in (3, 20):
             minijit.jit(lambda x: hist(x, bins=4))(X[:n])
     assert compiled == ["c"]
+
+
+def test_reports_name_it_and_count_its_neighbours() -> None:
+    hist, shift = histogram(), shifted()
+    report = minijit.debug.kernel_report(lambda x: hist(x * x, bins=16) + 1, X)
+    names = [step.name for step in report.steps]
+    assert names == ["lambda_0", "histogram", "lambda_1"]
+    assert [kernel.name for kernel in report.kernels] == ["lambda_0", "lambda_1"]
+    text = str(minijit.debug.explain_fusion(lambda x: hist(x * x, bins=16) + 1, X))
+    assert "i32[16] = histogram" in text
+    loop = lambda x: minijit.lax.fori_loop(0, 5, lambda i, v: shift(v) * 0.5, x)  # noqa: E731
+    steps = minijit.debug.kernel_report(loop, X).steps
+    assert [step.name for step in steps].count("shifted_kernel") == 5
+
+
+def test_exported_programs_find_it_by_its_name(tmp_path: Path) -> None:
+    shift = shifted()
+    path = str(tmp_path / "program")
+    minijit.jit(lambda x: shift(x + 1) * 2).lower(X).compile().export(path)
+    np.testing.assert_array_equal(minijit.load(path)(X), (X + 1 + 40) * 2)
 
 
 def test_the_kit() -> None:

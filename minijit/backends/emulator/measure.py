@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -11,7 +12,7 @@ from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters, Traffic
 from minijit.backends.emulator.device import EmulatedDevice, Launch
 from minijit.backends.emulator.memory import RANGE_BITS
-from minijit.backends.emulator.report import BufferTraffic, LaunchReport
+from minijit.backends.emulator.report import BufferTraffic, LaunchReport, LibraryStep
 from minijit.lowering.kernel_ir import Kernel, Load, walk
 from minijit.lowering.source import KernelSource
 
@@ -35,9 +36,14 @@ class MeasuringBackend(EmulatedBackend):
         """Return the array as it is: results are for :meth:`EmulatedDevice` alone."""
         return array
 
-    def reports(self) -> list[LaunchReport]:
-        """Return what each launch cost, in order."""
-        return [self._report(launch, *self._made[launch.code]) for launch in self.emulated.launches]
+    def reports(self) -> list[LaunchReport | LibraryStep]:
+        """Return what each launch cost, in order; whole kernels of users are named alone."""
+        return [
+            self._report(launch, *self._made[launch.code])
+            if launch.code in self._made
+            else LibraryStep(_entry(launch.code))
+            for launch in self.emulated.launches
+        ]
 
     def listed(self, source: KernelSource, binary: Binary) -> Binary:
         """Return what is loaded, and remember what it is."""
@@ -88,6 +94,12 @@ class MeasuringBackend(EmulatedBackend):
             broadcast = not written and all(place in spread for place in here)
             found.append(_of(name, written, traffic, broadcast))
         return tuple(found)
+
+
+def _entry(code: bytes) -> str:
+    found = re.search(rb"\.entry (\w+)", code)
+    assert found is not None
+    return found[1].decode()
 
 
 def _of(name: str, written: bool, traffic: Traffic, broadcast: bool) -> BufferTraffic:
