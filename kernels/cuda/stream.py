@@ -60,7 +60,7 @@ def _read_windows(load):
                     slots[k] = int32((row + k) * pitch + (t & (RING - 1))) if inside else -1
                 for k in range(_AT_ONCE):
                     if slots[k] >= 0:
-                        ring[slots[k]] = held[k]
+                        ring[uint32(slots[k])] = held[k]
                 row = advance(row, _AT_ONCE)
             step = advance(step, WINDOW)
         syncthreads()
@@ -82,7 +82,7 @@ def write_windows(ring, pitch, pointer, start, stride, sector, count, length, fi
             origin = shuffle_from(start, row)
             t = _step(step, origin, stride, sector)
             if uint32(t) < uint32(length):
-                slot = int32(row * pitch + (t & (RING - 1)))
+                slot = uint32(row * pitch + (t & (RING - 1)))
                 store(pointer, origin + stride * t, ring[slot])
             row = advance(row, 1)
         step = advance(step, WINDOW)

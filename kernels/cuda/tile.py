@@ -31,7 +31,11 @@ from minijit.kernels.cuda.memory import (
 )
 from minijit.kernels.cuda.warp import WARP
 
+_AT_ONCE = 4
+"""Vectors that a thread waits for together."""
+
 int32 = types.int32
+uint32 = types.uint32
 
 
 def _vector_of(context, builder, tile_type, tile, place):
@@ -114,15 +118,19 @@ def _read_rows(load, load_tile):
     def read_rows(tile, size, pointer, first, count, threads, width):
         thread = int32(thread_index())
         if width > 1 and count == size:
-            for step in range((size + width * threads - 1) // (width * threads)):
-                place = int32(width * (thread + threads * step))
-                if place < size:
-                    load_tile(tile, place, pointer, first + place)
+            begin = int32(width * thread)
+            while begin < size:
+                for k in range(_AT_ONCE):
+                    place = int32(begin + width * threads * k)
+                    if place < size:
+                        load_tile(tile, place, pointer, first + place)
+                begin = advance(begin, width * threads * _AT_ONCE)
         else:
             place = int32(thread - remainder(first, WARP))
             while place < size:
                 if place >= 0:
-                    tile[place] = load(pointer, first + place) if place < count else zero(pointer)
+                    value = load(pointer, first + place) if place < count else zero(pointer)
+                    tile[uint32(place)] = value
                 place = advance(place, threads)
 
     return read_rows
@@ -136,13 +144,13 @@ def write_rows(tile, size, pointer, first, count, threads, width):
     """Write what ``read_rows`` would read; all threads have met since they wrote to the tile."""
     thread = int32(thread_index())
     if width > 1 and count == size:
-        for step in range((size + width * threads - 1) // (width * threads)):
-            place = int32(width * (thread + threads * step))
-            if place < size:
-                store_tile(pointer, first + place, tile, place)
+        place = int32(width * thread)
+        while place < size:
+            store_tile(pointer, first + place, tile, place)
+            place = advance(place, width * threads)
     else:
         place = int32(thread - remainder(first, WARP))
         while place < count:
             if place >= 0:
-                store(pointer, first + place, tile[place])
+                store(pointer, first + place, tile[uint32(place)])
             place = advance(place, threads)

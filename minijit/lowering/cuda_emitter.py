@@ -143,6 +143,10 @@ class CudaEmitter(Emitter):
         """Return an index computation in the kernel's index type."""
         return code if self.wide else self.call("narrow", code)
 
+    def slot(self, code: str) -> str:
+        """Return a place in shared memory: unsigned, as negative ones would count from the end."""
+        return f"{self.type(np.dtype(np.uint32))}({code})"
+
     def unflatten(self, position: str, dims: Sequence[int]) -> None:
         """Write the indices of ``dims`` from a position in their C-ordered space."""
         names = [f"i{dim}" for dim in dims]

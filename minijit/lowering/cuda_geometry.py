@@ -101,12 +101,12 @@ def choose_geometry(
     lead = find_lead(kernel) if vectorize and not by_column else None
     chunk = _chunk(kernel, lead, most) if vectorize and not by_column else 1
     rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
+    sizes = [kernel.buffers[access.buffer].dtype.itemsize for access in accesses(kernel)]
+    sector = SECTOR_BYTES // min(sizes, default=SECTOR_BYTES)
     if by_column:
-        sizes = [kernel.buffers[a.buffer].dtype.itemsize for a in accesses(kernel)]
-        sector = SECTOR_BYTES // min(sizes)
         geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
     else:
-        geometry = _rows(rows, cols, chunk, max(most, chunk))
+        geometry = _rows(rows, cols, chunk, max(most, chunk), sector)
         if lead is not None:
             geometry = geometry.led(cols, lead)
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
@@ -140,12 +140,14 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def _rows(rows: int, cols: int, chunk: int, most: int) -> Geometry:
+def _rows(rows: int, cols: int, chunk: int, most: int, sector: int) -> Geometry:
     chunks = max(-(-cols // chunk), 1)
     # One warp for a row while that keeps enough rows in flight, more when there are few rows.
     roomy = WARP if rows >= FEW_ROWS else MOST_THREADS
     short = max(min(_SHORT_LANES, most) // chunk, 1)
     group = min(power_of_two(-(-chunks // short)), roomy)
+    # Fewer threads than share a sector would ask for it in each of their steps.
+    group = max(group, min(sector // chunk, power_of_two(chunks)))
     while -(-chunks // group) * chunk > most and group < MOST_THREADS:
         group *= 2
     steps = -(-chunks // group)

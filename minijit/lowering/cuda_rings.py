@@ -94,7 +94,7 @@ class RingEmitter(ReducingEmitter):
         slot = f"{self.dims[stream.loop.dim]} & {2 * WARP - 1}"
         if stream.count > 1:
             slot = f"seat*{stream.pitch} + ({slot})"
-        return f"{stream}[{self.call('narrow', slot)}]"
+        return f"{stream}[{self.slot(slot)}]"
 
     def statement(self, statement: Statement) -> None:
         """Write a statement; what a stream reads stands in its ring."""

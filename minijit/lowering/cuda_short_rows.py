@@ -259,7 +259,7 @@ class TiledEmitter(ReducingEmitter):
 
     def _slot(self, tile: RowTile) -> str:
         """Return code of the thread's element, of the current column if there are several."""
-        return f"{tile}[own]" if tile.cols == 1 else f"{tile}[seat + j]"
+        return f"{tile}[{self.slot('own' if tile.cols == 1 else 'seat + j')}]"
 
     def statement(self, statement: Statement) -> None:
         """Write a statement; what a tile holds is not loaded again."""

@@ -228,7 +228,7 @@ class StepEmitter(RingEmitter):
         columns = _space(self.kernel, tile.access) != self.kernel.rows
         own = f"{self.cols}*row + j" if columns else "row"
         step = f"({self.dims[tile.loop.dim]} & {tile.steps - 1})"
-        return f"{tile}[{self.call('narrow', f'{tile.cells}*{step} + {own}')}]"
+        return f"{tile}[{self.slot(f'{tile.cells}*{step} + {own}')}]"
 
     def statement(self, statement: Statement) -> None:
         """Write a statement; what a tile holds is read there."""

@@ -53,7 +53,7 @@ def launched(kernel: Kernel, cc: tuple[int, int], tolerance: float) -> Counters:
 
 
 # Odd lengths and even ones, with one thread for a row up to a warp; blocks whole and not.
-SHAPES = ((64, 3), (33, 9), (70, 10), (40, 33), (64, 77), (35, 100), (7, 131), (16, 301))
+SHAPES = ((64, 5), (33, 9), (70, 10), (40, 33), (64, 77), (35, 100), (7, 131), (16, 301))
 
 
 @pytest.mark.parametrize("vectorize", [True, False])

@@ -85,22 +85,22 @@ def row_positions(xp: Any, x: Any) -> Any:
 
 UNALIGNED = ROWS | {"sums": (row_sums, 0), "argmax": (row_positions, 0)}
 LENGTHS = itertools.product(
-    (9, 33, 77, 300, 301, 1000, 1023, 4095), ("float16", "float32", "float64")
+    (8, 9, 16, 33, 77, 300, 301, 700, 1000, 1023, 4095), ("float16", "float32", "float64")
 )
 SEEN_ON = itertools.product(UNALIGNED, [(8, 0), (9, 0), (10, 0)])
 
 
 @pytest.mark.parametrize(("length", "seen"), paired(LENGTHS, list(SEEN_ON)), ids=str)
-def test_rows_that_fill_no_sectors(
-    length: tuple[int, str], seen: tuple[str, tuple[int, int]]
-) -> None:
+def test_rows_of_any_length(length: tuple[int, str], seen: tuple[str, tuple[int, int]]) -> None:
     (columns, dtype), (name, cc) = length, seen
     function, vectors = UNALIGNED[name]
     x = normal(64 if columns < 1000 else 16, columns, dtype=dtype) / 8
     weights = [normal(columns, dtype=dtype) for _ in range(vectors)]
     report = kernel_report(lambda *a: function(np, *a), x, *weights, compute_capability=cc)
     # Of results of long rows each warp stores one, in a sector that others store in as well.
-    is_lean(report, 1.04 if name in ("sums", "argmax") and dtype == "float16" else 1.02)
+    is_lean(
+        report, 1.04 if dtype == "float16" and name in ("logsumexp", "sums", "argmax") else 1.02
+    )
     most = 96 if dtype == "float64" else 64
     assert all(kernel.registers <= most for kernel in report.kernels)
 
