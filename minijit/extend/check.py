@@ -82,7 +82,8 @@ def check_primitive(
     again.
 
     Values are compared with eager code where the declaration has some of its own, else with the
-    declared function run as Python, element by element.
+    declared function run as Python, element by element. What was compiled before is forgotten, as
+    by ``clear_caches``.
 
     Args:
         operation: What ``@elementwise``, ``@reduction`` or ``custom_call`` returned.

@@ -85,6 +85,15 @@ def test_bits_are_those_of_the_built_in_operations(device: Device, dtype: str) -
     assert_same(got, want, [x])
 
 
+def test_mathematics_is_vectorised_beside_what_numba_knows(device: Device) -> None:
+    """A function that is called, not written in place, would have scalar code for `math`."""
+    gated = elementwise(name="gated")(lambda x: max(x, 0.0) * math.exp(-min(x, 3)))
+    f = minijit.jit(lambda x: gated(x))
+    got = device.get(f(device.put(X)))
+    built_in = minijit.jit(lambda x: np.maximum(x, 0) * np.exp(-np.minimum(x, 3)))
+    assert_same(got, device.get(built_in(device.put(X))), [X])
+
+
 def test_one_kernel_with_its_neighbours(device: Device, counts: Counter[str]) -> None:
     x = device.put(X.reshape(1, 37))
     f = minijit.jit(lambda x: mish(x * 2).sum(-1) + 1)

@@ -102,6 +102,22 @@ def test_values_over_every_axis(device: Device, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6, err_msg=f"{name} {axis}")
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1, 70_000), 1), ((2, 5000), 1), ((600, 40), 0)], ids=str
+)
+def test_threads_of_several_warps_exchange_tuples(shape: tuple[int, ...], axis: int) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    f = minijit.jit(lambda x: (welford(x, axis)[1], mixed_signs(x, axis), logsumexp(x, axis)))
+    with minijit.default_device("cuda-emulated"):
+        variance, mixed, total = map(np.asarray, f(x))
+        kernels = f.lower(x).compile().kernels()
+    np.testing.assert_allclose(variance, x.var(axis, dtype=np.float64), rtol=1e-4)
+    np.testing.assert_array_equal(mixed, (x > 0).any(axis) & ~(x > 0).all(axis))
+    np.testing.assert_allclose(total, np.log(np.exp(x.astype(float)).sum(axis)), rtol=1e-5)
+    assert "syncthreads" in kernels[0].source
+    assert len(kernels) == (2 if shape[0] == 1 else 1)  # few long rows are split
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8"])
 def test_other_dtypes(device: Device, dtype: str) -> None:
     x = RNG.integers(0, 9, (4, 33)).astype(dtype)

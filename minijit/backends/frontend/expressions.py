@@ -195,14 +195,21 @@ class Expressions:
         return Typed(kind, self.numba.cast(operand, kind))
 
     def _extremum(self, sign: str, left: Operand, right: Operand) -> Operand:
-        """Return the one of two integers that lies in the direction of ``sign``."""
+        """Return the one of two numbers that lies in the direction of ``sign``.
+
+        Of floats the second one where neither does, as Numba has it on the CPU: for NaN, for zeros.
+        """
         numba = self.numba
         if isinstance(left, Known) and isinstance(right, Known):
             return min(left, right, key=_number) if sign == "<" else max(left, right, key=_number)
         kind = numba.unified(numba.typed(left).type, numba.typed(right).type)
-        if not isinstance(kind, numba.types.Integer):
-            raise TypeError(f"min and max are for integers here, not {kind}")
-        compare = numba.builder.icmp_signed if kind.signed else numba.builder.icmp_unsigned
+        if isinstance(kind, numba.types.Float):
+            compare = numba.builder.fcmp_ordered
+        elif isinstance(kind, numba.types.Integer):
+            signed = numba.builder.icmp_signed, numba.builder.icmp_unsigned
+            compare = signed[not kind.signed]
+        else:
+            raise TypeError(f"min and max are for integers and floats here, not {kind}")
         values = numba.cast(left, kind), numba.cast(right, kind)
         return Typed(kind, numba.builder.select(compare(sign, *values), *values))
 

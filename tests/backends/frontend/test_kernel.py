@@ -193,7 +193,7 @@ def test_kernels_mean_what_numba_makes_of_their_text(body: str) -> None:
         ("out[0] = x[0] & 1", "and_"),
         ("out[0] = x.imag", "imag"),
         ("a, b = x[0]", "Tuple"),
-        ("out[0] = max(x[0], x[1])", "integers"),
+        ("out[0] = max(x[0] > 1, x[1] > 1)", "integers and floats"),
     ],
 )
 def test_what_is_outside_the_language_is_refused_with_its_line(body: str, message: str) -> None:
