@@ -56,6 +56,7 @@ LAZY = {
     "minijit.backends.cpu",
     "minijit.backends.cuda",
     "minijit.kernels",
+    "minijit.lowering",
     "networkx",
     "numba",
     "platformdirs",

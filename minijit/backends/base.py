@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
 
-__all__ = ["Backend", "Binary", "Build", "Custom", "Launcher", "Support"]
+__all__ = ["Backend", "Binary", "Build", "Custom", "Launcher", "Support", "load_source"]
 
 Launcher = Callable[[tuple[Any, ...]], None]
 """Runs one loaded kernel on ``(*buffers, *arguments)``, in the order of the kernel's declaration;
@@ -115,14 +115,27 @@ class Backend(Protocol):
     ) -> Custom | None:
         """Compile and load a user's whole kernel; None where the device runs none."""
 
-    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
-        """Make a binary callable on the device; imports no compiler.
+    def interface(self, source: KernelSource, binary: Binary) -> Mapping[str, Any]:
+        """Return what a launch of ``source``, compiled to ``binary``, needs to know of it.
+
+        It can be written as JSON, and read by another process with the same ``environment``.
+        """
+
+    def load(
+        self,
+        interface: Mapping[str, Any],
+        binary: Binary,
+        source: Callable[[], KernelSource],
+        build: Build | None = None,
+    ) -> Launcher:
+        """Make a binary callable on the device; imports no compiler, and nothing that lowers.
 
         Args:
-            source: What ``binary`` was made from, or another source of equal code.
+            interface: What launches need to know; see ``interface``.
             binary: The machine code.
-            build: Returns the binary of a further source, should one be needed; default:
-                ``compile``.
+            source: Returns what it was made from, or another source of equal code, should a
+                further one have to be made of that.
+            build: Returns the binary of a further source; default: ``compile``.
         """
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
@@ -160,3 +173,10 @@ class Backend(Protocol):
 
     def synchronize(self) -> None:
         """Wait until everything launched has finished."""
+
+
+def load_source(
+    backend: Backend, source: KernelSource, binary: Binary, build: Build | None = None
+) -> Launcher:
+    """Make the binary of a source that is at hand callable; see ``Backend.load``."""
+    return backend.load(backend.interface(source, binary), binary, lambda: source, build)

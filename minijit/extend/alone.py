@@ -10,8 +10,8 @@ from minijit import runtime
 from minijit.backends.registry import backend_of, get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
+from minijit.graph.layout import Layout
 from minijit.graph.trace import trace_function
-from minijit.lowering.lower import Layout
 from minijit.ops.promote import as_operand, operand_aval
 
 __all__ = ["Alone"]

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import Var
+from minijit.graph.layout import Layout
 from minijit.lowering.demand import Program, Request, Space
 from minijit.lowering.follow import follow
 from minijit.lowering.partition import Group, Member
-from minijit.lowering.writer import KernelWriter, Layout, Lowered, contiguous_strides
+from minijit.lowering.writer import KernelWriter, Lowered
 
-__all__ = ["Layout", "Lowered", "contiguous_strides", "lower_group"]
+__all__ = ["Lowered", "lower_group"]
 
 
 def lower_group(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Atom, JaxprEqn, Literal, Var
+from minijit.graph.layout import Layout, contiguous_strides
 from minijit.graph.primitive import Kind, find_primitive
 from minijit.lowering.demand import (
     Conditions,
@@ -41,30 +41,7 @@ from minijit.lowering.products import ProductForm, product_at
 from minijit.lowering.scopes import OUTSIDE, Scopes
 from minijit.lowering.stages import indices, operands
 
-__all__ = ["Layout", "StatementWriter", "contiguous_strides", "flat"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """How a value lies in memory.
-
-    Attributes:
-        strides: In elements, one an axis.
-        by_value: Whether it is a scalar that the host passes by value; it has no address then.
-    """
-
-    strides: tuple[int, ...]
-    by_value: bool = False
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a C-ordered array."""
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
+__all__ = ["StatementWriter", "flat"]
 
 
 class StatementWriter:

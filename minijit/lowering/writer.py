@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
+from minijit.graph.layout import contiguous_strides
 from minijit.graph.primitive import Kind
 from minijit.lowering.demand import Demand, Program, Request
 from minijit.lowering.follow import BranchUse, LoopUse, branch_uses, loop_uses
@@ -22,14 +23,9 @@ from minijit.lowering.kernel_ir import (
     Store,
     Value,
 )
-from minijit.lowering.statement_writer import (
-    Layout,
-    StatementWriter,
-    contiguous_strides,
-    flat,
-)
+from minijit.lowering.statement_writer import StatementWriter, flat
 
-__all__ = ["KernelWriter", "Layout", "Lowered", "contiguous_strides"]
+__all__ = ["KernelWriter", "Lowered"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ import numpy as np
 from minijit.backends.base import Backend, Binary, Support
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.layout import Layout
 from minijit.graph.portable import NotPortable, read_jaxpr, read_tree, write_jaxpr, write_tree
 from minijit.graph.tree import TreeDef
-from minijit.lowering.lower import Layout
 from minijit.lowering.source import KernelSource
 from minijit.runtime.binaries import binary_of, differing, key_of
 from minijit.runtime.disk import Entry, Key

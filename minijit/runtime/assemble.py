@@ -11,11 +11,12 @@ import numpy as np
 from minijit.backends.base import Backend, Launcher
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.layout import Layout, contiguous_strides
 from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Kind
 from minijit.lowering.groups import Partition
 from minijit.lowering.kernel_ir import Role
-from minijit.lowering.lower import Layout, Lowered, contiguous_strides
+from minijit.lowering.lower import Lowered
 from minijit.lowering.source import KernelSource
 from minijit.runtime.captured import Captured
 from minijit.runtime.custom import custom_step

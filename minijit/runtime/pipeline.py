@@ -9,16 +9,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from minijit.backends.base import Backend, Binary, Build, Launcher
+from minijit.backends.base import Backend, Binary, Build, Launcher, load_source
 from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
 from minijit.graph.jaxpr import Jaxpr, Var
+from minijit.graph.layout import Layout
 from minijit.graph.locks import process_lock
 from minijit.graph.registry import declared
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
-from minijit.lowering.lower import Layout, Lowered, lower_group
+from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
@@ -179,7 +180,7 @@ def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
     launcher: Launcher | None = _launchers.get(key)
     if launcher is None:
         binary = _binaries.get(code) or build(source)
-        launcher = _step("load", lambda: backend.load(source, binary, build))
+        launcher = _step("load", lambda: load_source(backend, source, binary, build))
         with _launchers_lock:
             launcher = _launchers.setdefault(key, launcher)
             _binaries[code] = _loaded[launcher] = binary

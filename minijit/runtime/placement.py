@@ -10,7 +10,7 @@ import numpy as np
 
 from minijit.backends.base import Backend
 from minijit.graph.aval import ShapedArray
-from minijit.lowering.lower import Layout, contiguous_strides
+from minijit.graph.layout import Layout, contiguous_strides
 
 __all__ = ["Placed", "layout_of"]
 

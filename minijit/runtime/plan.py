@@ -13,7 +13,7 @@ from minijit.runtime.steps import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
-    from minijit.lowering.lower import Layout
+    from minijit.graph.layout import Layout
     from minijit.lowering.source import KernelSource
 
 __all__ = ["Plan"]

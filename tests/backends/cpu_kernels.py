@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.backends.base import load_source
 from minijit.backends.cpu.backend import CpuBackend
 from minijit.backends.cpu.pool import available_threads, set_threads
 from minijit.lowering.kernel_ir import Kernel, Role
@@ -20,7 +21,7 @@ Arrays = list[np.ndarray[Any, Any]]
 def run(kernel: Kernel, inputs: Sequence[Any], scalars: Sequence[Any] = ()) -> Arrays:
     """Compile and launch a kernel on one and on two threads; the results must be the same bits."""
     source = BACKEND.emit(kernel)
-    launch = BACKEND.load(source, BACKEND.compile(source))
+    launch = load_source(BACKEND, source, BACKEND.compile(source))
     results: list[Arrays] = []
     for threads in (1, 2):
         set_threads(threads)

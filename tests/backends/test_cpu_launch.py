@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import json
 import linecache
 import os
 import re
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from minijit.backends.array import Array
-from minijit.backends.base import Launcher
+from minijit.backends.base import Launcher, load_source
 from minijit.backends.cpu.backend import CpuBackend
 from minijit.backends.cpu.compiler import compile_source
 from minijit.backends.cpu.loader import load_object
@@ -41,7 +42,7 @@ def doubled(size: int = SIZE) -> Kernel:
 
 def load(kernel: Kernel) -> tuple[KernelSource, Launcher]:
     source = BACKEND.emit(kernel)
-    return source, BACKEND.load(source, BACKEND.compile(source))
+    return source, load_source(BACKEND, source, BACKEND.compile(source))
 
 
 def scaled(dtype: Any) -> Launcher:
@@ -143,9 +144,8 @@ def test_no_memory_for_scratch() -> None:
         source.launch, scratch=(Scratch("huge", np.dtype(np.float64), 1 << 58),)
     )
     for work in (1, 10**9):
-        launch = BACKEND.load(
-            dataclasses.replace(source, launch=dataclasses.replace(huge, work=work)), binary
-        )
+        greedy = dataclasses.replace(source, launch=dataclasses.replace(huge, work=work))
+        launch = load_source(BACKEND, greedy, binary)
         with pytest.raises(MemoryError):
             launch((np.ones(SIZE, np.float32), np.ones(SIZE, np.float32)))
 
@@ -217,36 +217,28 @@ def test_parallel_launches_on_both_sides_of_a_fork() -> None:
 
 
 _LOAD = """
+import json
 import sys
 import numpy as np
 from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import load_object
 from minijit.backends.cpu.native import launch_path
-from minijit.lowering.cpu_launch import CpuLaunch
-from minijit.lowering.kernel_ir import Buffer, Kernel, Role
-from minijit.lowering.source import KernelSource
-size, units, work, path = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-float32 = np.dtype(np.float32)
-x, y = (("x", Role.INPUT), ("y", Role.OUTPUT))
-buffers = tuple(Buffer(name, float32, role, True, size) for name, role in (x, y))
-kernel = Kernel("doubled", (size,), (), buffers, (), ())
-sizes = tuple(map(int, sys.argv[5:]))
-source = KernelSource(kernel, "", {}, "", CpuLaunch(units, work, sizes=sizes))
+size, interface, path = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 code = load_object(open(path, "rb").read())
-launch = make_launcher(source, code, kernel.name, launch_path())
-x, y = np.arange(size, dtype=float32), np.zeros(size, float32)
+launch = make_launcher(interface, code, "doubled", launch_path())
+x, y = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
 launch((x, y))
 assert (y == 2 * x).all()
-assert "numba" not in sys.modules
+assert not [m for m in sys.modules if m.startswith(("numba", "minijit.lowering."))]
 """
 
 
 def test_another_process_runs_the_code_without_numba(tmp_path: Path) -> None:
     source = BACKEND.emit(doubled())
-    (tmp_path / "code").write_bytes(BACKEND.compile(source).code)
-    launch = source.launch
-    arguments = [str(SIZE), str(launch.units), str(launch.work), str(tmp_path / "code")]
-    arguments += map(str, launch.sizes)
+    binary = BACKEND.compile(source)
+    (tmp_path / "code").write_bytes(binary.code)
+    interface = json.dumps(BACKEND.interface(source, binary))
+    arguments = [str(SIZE), interface, str(tmp_path / "code")]
     subprocess.run([sys.executable, "-c", _LOAD, *arguments], check=True, timeout=120)
 
 

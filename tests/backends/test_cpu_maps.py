@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from minijit.graph.index import Affine
+from minijit.graph.layout import contiguous_strides
 from minijit.lowering.kernel_ir import Guard, Kernel, Level, Value
-from minijit.lowering.lower import contiguous_strides
 from tests.backends.cpu_kernels import check, run
 from tests.lowering.kernel_builder import Builder, constant
 

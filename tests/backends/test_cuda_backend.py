@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.backends.base import load_source
 from minijit.backends.cuda.arguments import ArgumentBlock, BlockPerThread
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.backends.cuda.device import CudaUnavailableError, CupyDevice
@@ -81,7 +82,7 @@ def prepared(kernel: Kernel) -> tuple[RecordingDevice, CudaBackend, Any]:
     device.count = len(kernel.buffers) + len(kernel.arguments)
     backend = CudaBackend(device)
     source = backend.emit(kernel)
-    return device, backend, backend.load(source, backend.compile(source))
+    return device, backend, load_source(backend, source, backend.compile(source))
 
 
 def test_launch_passes_pointers_and_scalars_in_order() -> None:
@@ -122,7 +123,7 @@ def test_buffers_that_need_no_alignment_are_not_asked_for_it() -> None:
 
 
 def test_spilling_kernels_are_written_again_with_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    from minijit.backends.cuda import backend as module
+    from minijit.backends.cuda import compiler as module
 
     real, works = module.compile_source, []
 
@@ -141,7 +142,7 @@ def test_spilling_kernels_are_written_again_with_less_work(monkeypatch: pytest.M
     assert binary.resources["spill_stores"] == 0
     assert binary.resources["work"] == 4
     # More threads for a row, so other launch parameters than the first source has.
-    backend.load(source, binary)
+    load_source(backend, source, binary)
     device = backend.device
     assert isinstance(device, RecordingDevice)
     (_, _, grid, block, _) = device.loaded[-1]

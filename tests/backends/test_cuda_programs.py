@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,19 @@ class SimtBackend(CudaBackend):
         assert (used["spill_stores"], used["spill_loads"]) == (0, 0)
         return binary
 
-    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
-        count = len(source.kernel.buffers)
+    def load(
+        self,
+        interface: Mapping[str, Any],
+        binary: Binary,
+        source: Callable[[], KernelSource],
+        build: Build | None = None,
+    ) -> Launcher:
+        count = interface["buffers"]
 
         def launch(arguments: tuple[Any, ...]) -> None:
             pointers = [Pointer.of(array) for array in arguments[:count]]
-            run(source, pointers, arguments[count:])
-            for pointer, buffer in zip(pointers, source.kernel.buffers, strict=True):
+            run(source(), pointers, arguments[count:])
+            for pointer, buffer in zip(pointers, source().kernel.buffers, strict=True):
                 if buffer.role is Role.OUTPUT:
                     assert (pointer.writes == 1).all(), "an output element was not written"
 

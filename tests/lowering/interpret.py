@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.layout import Layout
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import (
@@ -32,7 +33,7 @@ from minijit.lowering.kernel_ir import (
     Store,
     Value,
 )
-from minijit.lowering.lower import Layout, Lowered, lower_group
+from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Partition, partition
 from minijit.lowering.split import split_reduction
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from minijit.backends.cpu.compiler import assembly
+from minijit.graph.layout import contiguous_strides
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.kernel_ir import Kernel, Level, Operand, Value
-from minijit.lowering.lower import contiguous_strides
 from minijit.lowering.source import KernelSource
 from tests.backends.cpu_kernels import run
 from tests.lowering.kernel_builder import constant, random_inputs

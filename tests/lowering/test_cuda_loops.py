@@ -14,7 +14,7 @@ import minijit
 import minijit.numpy as jnp
 from minijit import lax
 from minijit.backends import registry
-from minijit.backends.base import Binary
+from minijit.backends.base import Binary, load_source
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.device import EmulatedDevice
@@ -48,7 +48,7 @@ def run(
     assert (binary.resources["stack"], binary.resources["spill_stores"]) == (0, 0)
     buffers = [backend.asarray(x) for x in inputs]
     outputs = [backend.device.empty((b.size,), b.dtype) for b in kernel.outputs]
-    backend.load(source, binary)((*buffers, *outputs, *scalars))
+    load_source(backend, source, binary)((*buffers, *outputs, *scalars))
     return [np.asarray(x) for x in outputs]
 
 

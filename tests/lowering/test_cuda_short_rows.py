@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.backends.base import load_source
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.device import EmulatedDevice
@@ -44,7 +45,7 @@ def launched(kernel: Kernel, cc: tuple[int, int], tolerance: float) -> Counters:
     assert (binary.resources["stack"], binary.resources["spill_stores"]) == (0, 0)
     inputs = random_inputs(kernel)
     outputs = [backend.device.empty((b.size,), b.dtype) for b in kernel.outputs]
-    backend.load(source, binary)((*map(backend.asarray, inputs), *outputs))
+    load_source(backend, source, binary)((*map(backend.asarray, inputs), *outputs))
     for result, wanted in zip(outputs, evaluate(kernel, inputs), strict=True):
         np.testing.assert_allclose(np.asarray(result), wanted, rtol=tolerance, atol=tolerance)
     assert THROUGH in source.schedule
@@ -108,7 +109,7 @@ def test_signs_of_half_nans_are_kept() -> None:
     source = backend.emit(kernel)
     x = np.tile(np.array([np.nan, -np.nan, -0.0, 1], F16), 90)
     signs, most = backend.device.empty((360,), np.bool_), backend.device.empty((40,), F16)
-    backend.load(source, backend.compile(source))((backend.asarray(x), signs, most))
+    load_source(backend, source, backend.compile(source))((backend.asarray(x), signs, most))
     np.testing.assert_array_equal(np.asarray(signs), np.signbit(x))
 
 

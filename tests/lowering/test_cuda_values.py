@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.graph.layout import contiguous_strides
 from minijit.lowering.cuda import emit_cuda
 from minijit.lowering.kernel_ir import Kernel, Role
-from minijit.lowering.lower import contiguous_strides
 from tests.lowering.cuda_kernels import softmax
 from tests.lowering.kernel_builder import Builder, constant, evaluate, random_inputs
 from tests.lowering.simt import Pointer, run

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
+from minijit.graph.layout import Layout
 from minijit.lowering import joining, partition, split
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Level, Load, Reduce, Store
-from minijit.lowering.lower import Layout, contiguous_strides, lower_group
+from minijit.lowering.lower import lower_group
 from minijit.runtime.pipeline import optimize
 from tests.lowering.interpret import run_program
 from tests.transforms.random_programs import assert_equal, random_program, trace
@@ -104,8 +105,3 @@ def test_joined_arrays_are_read_only_where_they_are() -> None:
     """Memory before and after an operand belongs to somebody else."""
     kernel = kernel_of(lambda x, y: jnp.concatenate([x, y]), np.ones(3), np.ones(4))
     assert all(s.guard is not None for s in kernel.body if isinstance(s, Load))
-
-
-def test_contiguous_strides() -> None:
-    assert contiguous_strides((2, 3, 4)) == (12, 4, 1)
-    assert contiguous_strides(()) == ()

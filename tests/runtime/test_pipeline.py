@@ -17,8 +17,8 @@ from minijit.backends.registry import get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
 from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.layout import Layout
 from minijit.graph.primitive import Kind, Primitive
-from minijit.lowering.lower import Layout
 from minijit.runtime import pipeline
 from minijit.runtime.placement import Placed, layout_of
 from minijit.runtime.steps import EagerStep, KernelStep

@@ -1,27 +1,30 @@
-"""The CPU as a backend: NumPy holds the arrays, compiled kernels run on our threads."""
+"""The CPU as a backend: NumPy holds the arrays, compiled kernels run on our threads.
+
+What lowers and compiles is imported by the methods that do: a warm process only loads.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minijit.backends.array import Array
 from minijit.backends.base import Binary, Build, Launcher
-from minijit.backends.cpu.compiler import compile_source
-from minijit.backends.cpu.launch import make_launcher
+from minijit.backends.cpu.launch import interface_of, make_launcher
 from minijit.backends.cpu.loader import Code, load_object, processor
 from minijit.backends.cpu.memory import empty, is_small
 from minijit.backends.cpu.native import launch_path
 from minijit.backends.environment import compilers
 from minijit.graph.interrupts import uninterrupted
-from minijit.lowering.cpu import emit_cpu
-from minijit.lowering.cpu_launch import CpuLaunch
-from minijit.lowering.kernel_ir import Kernel
-from minijit.lowering.source import KernelSource
+
+if TYPE_CHECKING:
+    from minijit.lowering.cpu_launch import CpuLaunch
+    from minijit.lowering.kernel_ir import Kernel
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["CpuBackend"]
 
@@ -48,6 +51,8 @@ class CpuBackend:
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule for ``kernel`` and write its source."""
+        from minijit.lowering.cpu import emit_cpu
+
         return emit_cpu(kernel)
 
     def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
@@ -56,6 +61,8 @@ class CpuBackend:
 
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source to a relocatable object file."""
+        from minijit.backends.cpu.compiler import compile_source
+
         return uninterrupted(partial(compile_source, source))
 
     def environment(self) -> Mapping[str, str]:
@@ -72,14 +79,24 @@ class CpuBackend:
     def custom(self, kernel: Any, operands: Any, results: Any, params: Any) -> None:
         """Return None: CUDA kernels do not run here."""
 
-    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
+    def interface(self, source: KernelSource, binary: Binary) -> Mapping[str, Any]:
+        """Return the operands, and how the space is cut into units."""
+        return interface_of(source)
+
+    def load(
+        self,
+        interface: Mapping[str, Any],
+        binary: Binary,
+        source: Callable[[], KernelSource],
+        build: Build | None = None,
+    ) -> Launcher:
         """Load an object file; the launcher keeps its code alive."""
         path = launch_path(build)
         code = self._loaded.get(binary.code)
         if code is None:
             loaded = uninterrupted(partial(load_object, binary.code))
             code = self._loaded.setdefault(binary.code, loaded)
-        return make_launcher(source, code, binary.entry, path)
+        return make_launcher(interface, code, binary.entry, path)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""

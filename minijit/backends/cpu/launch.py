@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from minijit.backends.base import Launcher
 from minijit.backends.cpu.loader import Code
 from minijit.backends.cpu.native import HEADER, Kind, LaunchPath, Mode
 from minijit.backends.cpu.pool import pool_address
-from minijit.lowering.cpu_launch import CpuLaunch
-from minijit.lowering.source import KernelSource
 
-__all__ = ["make_launcher"]
+if TYPE_CHECKING:
+    from minijit.lowering.cpu_launch import CpuLaunch
+    from minijit.lowering.source import KernelSource
+
+__all__ = ["interface_of", "make_launcher"]
 
 _HOLD_NS = 20_000
 """Shorter work keeps the interpreter's lock: handing it over costs more."""
@@ -27,10 +30,23 @@ class _Record(np.ndarray[Any, np.dtype[np.int64]]):
     code: Code
 
 
-def _mode(launch: CpuLaunch) -> Mode:
-    if launch.work < _HOLD_NS:
+def interface_of(source: KernelSource) -> dict[str, Any]:
+    """Return what a launch needs to know, as JSON allows: operands, sizes, units, work, scratch."""
+    launch: CpuLaunch = source.launch
+    return {
+        "buffers": len(source.kernel.buffers),
+        "arguments": [argument.dtype.name for argument in source.kernel.arguments],
+        "sizes": list(launch.sizes),
+        "units": launch.units,
+        "work": launch.work,
+        "scratch": launch.scratch_bytes,
+    }
+
+
+def _mode(work: int, units: int) -> Mode:
+    if work < _HOLD_NS:
         return Mode.HOLDING
-    if launch.work < _PARALLEL_NS or launch.units < 2:
+    if work < _PARALLEL_NS or units < 2:
         return Mode.ALONE
     return Mode.PARALLEL
 
@@ -42,21 +58,26 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
     return Kind[dtype.name.upper()]
 
 
-def make_launcher(source: KernelSource, code: Code, entry: str, path: LaunchPath) -> Launcher:
+def make_launcher(
+    interface: Mapping[str, Any], code: Code, entry: str, path: LaunchPath
+) -> Launcher:
     """Return the function that runs a kernel on a tuple of its buffers and scalar arguments.
 
-    ``entry`` is the kernel's symbol in ``code``, ``path`` what calls it.
+    ``interface`` is what ``interface_of`` gave, ``entry`` the kernel's symbol in ``code``, ``path``
+    what calls it.
 
     Arrays must be NumPy arrays of the declared sizes: nothing is checked. A scalar is anything that
     ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared; an integer that
     the dtype cannot hold is an OverflowError, as in NumPy.
     """
-    kernel, launch = source.kernel, source.launch
-    kinds = [Kind.BUFFER] * len(kernel.buffers) + [_kind(a.dtype) for a in kernel.arguments]
-    kinds += [Kind.SIZE] * len(launch.sizes)
-    values = [0] * (len(kinds) - len(launch.sizes)) + list(launch.sizes)
-    fields = [code.address(entry), len(kinds), launch.units, launch.scratch_bytes]
-    fields += [_mode(launch), pool_address(), id(None), id(OverflowError), *kinds, *values]
+    sizes, units = interface["sizes"], interface["units"]
+    kinds = [Kind.BUFFER] * interface["buffers"]
+    kinds += [_kind(np.dtype(name)) for name in interface["arguments"]]
+    values = [0] * len(kinds) + sizes
+    kinds += [Kind.SIZE] * len(sizes)
+    fields = [code.address(entry), len(kinds), units, interface["scratch"]]
+    fields += [_mode(interface["work"], units), pool_address(), id(None), id(OverflowError)]
+    fields += [*kinds, *values]
     assert len(fields) == HEADER + 2 * len(kinds)
     record = np.array(fields, np.int64).view(_Record)
     record.code = code

@@ -5,28 +5,39 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minijit.backends.array import ARRAY_PLACES
-from minijit.backends.base import Binary, Build, Custom, Launcher
+from minijit.backends.base import Binary, Build, Custom, Launcher, load_source
 from minijit.backends.cuda.arguments import BlockPerThread
-from minijit.backends.cuda.compiler import COMPILERS, ComputeCapability, compile_source
-from minijit.backends.cuda.custom import custom_launcher
-from minijit.backends.cuda.device import CupyDevice, Device, Function
+from minijit.backends.cuda.device import ComputeCapability, CupyDevice, Device, Function
 from minijit.backends.environment import compilers
 from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.events import emit
 from minijit.graph.interrupts import uninterrupted
-from minijit.lowering.cuda import CudaLaunch, emit_cuda
-from minijit.lowering.kernel_ir import Kernel
-from minijit.lowering.source import KernelSource
+
+if TYPE_CHECKING:
+    from minijit.lowering.cuda_launch import CudaLaunch
+    from minijit.lowering.kernel_ir import Kernel
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["CudaBackend"]
 
 _ALIGNMENT_MASK = 15
+_COMPILERS = (
+    "numba",
+    "numba-cuda",
+    "llvmlite",
+    "cuda-core",
+    "nvidia-nvvm",
+    "nvidia-nvjitlink",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+)
+"""The distributions whose versions decide what a source is compiled to."""
 
 
 class CudaBackend:
@@ -91,12 +102,12 @@ class CudaBackend:
 
     def emit(self, kernel: Kernel) -> KernelSource:
         """Choose a schedule and write the source."""
-        return emit_cuda(kernel, self.cc)
+        return self._emitted(kernel)
 
     def environment(self) -> Mapping[str, str]:
         """Return the compilers and the compute capability."""
         major, minor = self.cc
-        return {"target": f"{self.name} sm_{major}{minor}"} | compilers("cuda", *COMPILERS)
+        return {"target": f"{self.name} sm_{major}{minor}"} | compilers("cuda", *_COMPILERS)
 
     def parameters(self, source: KernelSource) -> Mapping[str, Any]:
         """Return the launch bounds, and what decides how a kernel that spills is written again."""
@@ -108,7 +119,7 @@ class CudaBackend:
         launch: CudaLaunch = source.launch
         if not launch.aligned:
             return (source,)
-        return source, emit_cuda(source.kernel, self.cc, vectorize=False)
+        return source, self._emitted(source.kernel, vectorize=False)
 
     def compile(self, source: KernelSource) -> Binary:
         """Compile to a cubin.
@@ -120,7 +131,7 @@ class CudaBackend:
         work = launch.work
         while _in_memory(best) and work > 1:
             work //= 2
-            source = emit_cuda(source.kernel, self.cc, vectorize=launch.vectorize, work=work)
+            source = self._emitted(source.kernel, vectorize=launch.vectorize, work=work)
             binary = self._build(source)
             if _in_memory(binary) >= _in_memory(best):
                 # Not a matter of room: some library functions use a stack for rare arguments.
@@ -128,8 +139,17 @@ class CudaBackend:
             best, launch = binary, source.launch
         return Binary(best.code, best.entry, {**best.resources, "work": launch.work})
 
+    def _emitted(
+        self, kernel: Kernel, *, vectorize: bool = True, work: int | None = None
+    ) -> KernelSource:
+        from minijit.lowering.cuda import emit_cuda
+
+        return emit_cuda(kernel, self.cc, vectorize=vectorize, work=work)
+
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source as it is."""
+        from minijit.backends.cuda.compiler import compile_source
+
         return uninterrupted(partial(compile_source, source, self.cc))
 
     def custom(
@@ -140,6 +160,8 @@ class CudaBackend:
         params: Mapping[str, Any],
     ) -> Custom:
         """Compile and load a user's whole kernel."""
+        from minijit.backends.cuda.custom import custom_launcher
+
         device, cc = self.device, self.cc
         launch = custom_launcher(kernel, operands, results, params, device, cc, ptx=self.takes_ptx)
         reserve = device.zeros if kernel.zeroed else device.empty
@@ -149,28 +171,48 @@ class CudaBackend:
 
         return Custom(launch, tuple(map(allocator, results)))
 
-    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
+    def interface(self, source: KernelSource, binary: Binary) -> Mapping[str, Any]:
+        """Return the operands, and grid, block and shared memory for what was compiled."""
+        launch: CudaLaunch = source.launch
+        work = binary.resources["work"]
+        if work != launch.work:
+            written = self._emitted(source.kernel, vectorize=launch.vectorize, work=work)
+            launch = written.launch
+        return {
+            "buffers": len(source.kernel.buffers),
+            "arguments": [argument.dtype.name for argument in source.kernel.arguments],
+            "sizes": list(launch.sizes),
+            "grid": launch.grid,
+            "block": launch.block,
+            "shared": launch.shared,
+            "aligned": list(launch.aligned),
+        }
+
+    def load(
+        self,
+        interface: Mapping[str, Any],
+        binary: Binary,
+        source: Callable[[], KernelSource],
+        build: Build | None = None,
+    ) -> Launcher:
         """Load the cubin on the current device; the launcher runs it on CuPy's current stream.
 
         Buffers that are not aligned to 16 bytes (views) are served by a second kernel without
         128-bit accesses, which is compiled when the first such call comes.
         """
         built: Callable[[KernelSource], Binary] = build or self.compile
-        launch: CudaLaunch = source.launch
-        work = binary.resources["work"]
-        if work != launch.work:
-            launch = emit_cuda(source.kernel, self.cc, vectorize=launch.vectorize, work=work).launch
-        run = self.device.load(binary.code, binary.entry, launch.grid, launch.block, launch.shared)
+        sizes = [interface[name] for name in ("grid", "block", "shared")]
+        run = self.device.load(binary.code, binary.entry, *sizes)
         scalar: list[Launcher] = []
 
         def unaligned(arguments: tuple[Any, ...]) -> None:
             with self._lock:
                 if not scalar:
-                    _, plain = self.variants(source)
-                    scalar.append(self.load(plain, built(plain), build))
+                    _, plain = self.variants(source())
+                    scalar.append(load_source(self, plain, built(plain), build))
             scalar[0](arguments)
 
-        return _launcher(source.kernel, launch, run, self.device.pointer, unaligned)
+        return _launcher(interface, run, self.device.pointer, unaligned)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """Return a function that allocates from the device's memory pool at each call."""
@@ -222,15 +264,13 @@ def _in_memory(binary: Binary) -> int:
 
 
 def _launcher(
-    kernel: Kernel,
-    launch: CudaLaunch,
+    interface: Mapping[str, Any],
     run: Function,
     pointer: Callable[[Any], int],
     unaligned: Launcher,
 ) -> Launcher:
-    buffers = len(kernel.buffers)
-    dtypes = [argument.dtype for argument in kernel.arguments]
-    aligned, sizes = launch.aligned, launch.sizes
+    buffers, aligned, sizes = (interface[name] for name in ("buffers", "aligned", "sizes"))
+    dtypes = list(map(np.dtype, interface["arguments"]))
     local = BlockPerThread(buffers, dtypes + [np.dtype(np.int64)] * len(sizes))
 
     def start(arguments: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijit.backends.base import Binary
+from minijit.backends.cuda.device import ComputeCapability
 from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
 from minijit.backends.frontend.refusals import (
     RAISED,
@@ -28,8 +29,6 @@ from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import resolve_all
 
 __all__ = [
-    "COMPILERS",
-    "ComputeCapability",
     "CudaCompileError",
     "compile_ptx",
     "compile_python",
@@ -38,18 +37,6 @@ __all__ = [
     "source_file",
 ]
 
-COMPILERS = (
-    "numba",
-    "numba-cuda",
-    "llvmlite",
-    "cuda-core",
-    "nvidia-nvvm",
-    "nvidia-nvjitlink",
-    "cupy-cuda12x",
-    "cupy-cuda13x",
-)
-"""The distributions whose versions decide what a source is compiled to."""
-ComputeCapability = tuple[int, int]
 _HOPPER: ComputeCapability = (9, 0)
 
 _lock = process_lock()

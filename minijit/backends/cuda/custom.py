@@ -11,8 +11,8 @@ import numpy as np
 
 from minijit.backends.base import Binary
 from minijit.backends.cuda.arguments import BlockPerThread
-from minijit.backends.cuda.compiler import ComputeCapability, compile_python, link
-from minijit.backends.cuda.device import Device
+from minijit.backends.cuda.compiler import compile_python, link
+from minijit.backends.cuda.device import ComputeCapability, Device
 from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.errors import DeclarationError

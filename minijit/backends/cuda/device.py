@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["CudaUnavailableError", "CupyDevice", "Device", "Extent", "Function", "three"]
+__all__ = [
+    "ComputeCapability",
+    "CudaUnavailableError",
+    "CupyDevice",
+    "Device",
+    "Extent",
+    "Function",
+    "three",
+]
 
 _REMEDY = (
     "minijit needs an NVIDIA driver and CuPy for device='cuda': install them with "
@@ -21,6 +29,8 @@ _REMEDY = (
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_LIMIT = 48 * 1024
 
+ComputeCapability = tuple[int, int]
+"""Major and minor number."""
 Extent = int | tuple[int, int, int]
 """Blocks or threads: along x, or along x, y and z."""
 Function = Callable[[int], None]
@@ -42,7 +52,7 @@ class Device(Protocol):
 
     xp: Any
     """The array library, with CuPy's interface."""
-    compute_capability: tuple[int, int]
+    compute_capability: ComputeCapability
 
     def load(self, code: bytes, entry: str, grid: Extent, block: Extent, shared: int) -> Function:
         """Load a cubin; its kernel runs in ``grid`` blocks of ``block`` threads.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
 from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cuda.backend import CudaBackend
-from minijit.backends.cuda.compiler import ComputeCapability, compile_ptx, link
+from minijit.backends.cuda.device import ComputeCapability
 from minijit.backends.emulator.device import EmulatedDevice
 from minijit.backends.emulator.listing import with_listing
-from minijit.lowering.source import KernelSource
+
+if TYPE_CHECKING:
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["EmulatedBackend"]
 
@@ -28,9 +33,15 @@ class EmulatedBackend(CudaBackend):
         """Use ``device``, by default a new one, and compile for ``cc``."""
         super().__init__(device or EmulatedDevice(cc), cc)
 
-    def load(self, source: KernelSource, binary: Binary, build: Build | None = None) -> Launcher:
-        """Load the PTX; faults will quote ``source``."""
-        return super().load(source, self.listed(source, binary), build)
+    def load(
+        self,
+        interface: Mapping[str, Any],
+        binary: Binary,
+        source: Callable[[], KernelSource],
+        build: Build | None = None,
+    ) -> Launcher:
+        """Load the PTX; faults will quote the source."""
+        return super().load(interface, self.listed(source(), binary), source, build)
 
     def listed(self, source: KernelSource, binary: Binary) -> Binary:
         """Return ``binary`` with the text of ``source`` in the place of whatever it came from."""
@@ -39,6 +50,8 @@ class EmulatedBackend(CudaBackend):
 
     def _build(self, source: KernelSource) -> Binary:
         """Compile one source; ``code`` is the PTX whose cubin has the resources."""
+        from minijit.backends.cuda.compiler import compile_ptx, link
+
         ptx = compile_ptx(source, self.cc, lines=True)
         linked = link(ptx, self.cc)
         return Binary(ptx.encode(), linked.entry, linked.resources)

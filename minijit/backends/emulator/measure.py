@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from minijit.backends.base import Binary
-from minijit.backends.cuda.compiler import ComputeCapability
+from minijit.backends.cuda.device import ComputeCapability
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters, Traffic
 from minijit.backends.emulator.device import EmulatedDevice, Launch

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.backends.base import load_source
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.errors import CaptureError, MemoryAccessError
 from tests.lowering.kernel_builder import Builder, constant
@@ -27,7 +28,7 @@ def double(backend: EmulatedBackend) -> Callable[[Any, Any], None]:
     build = Builder((SIZE,))
     build.store(build.map("mul", build.load([1]), constant(2.0)), [1])
     source = backend.emit(build.kernel())
-    launch = backend.load(source, backend.compile(source))
+    launch = load_source(backend, source, backend.compile(source))
     return lambda x, y: launch((x, y))
 
 

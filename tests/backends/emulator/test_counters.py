@@ -10,6 +10,7 @@ import pytest
 from numba import cuda
 from numba.cuda import float32, float64, int32
 
+from minijit.backends.base import load_source
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.device import EmulatedDevice
@@ -126,7 +127,7 @@ def launched(kernel: Kernel, cc: tuple[int, int] = (9, 0)) -> tuple[Counters, An
     outputs = [
         backend.allocator((b.size,), b.dtype)() for b in kernel.buffers if b.role is Role.OUTPUT
     ]
-    launcher = backend.load(source, backend.compile(source))
+    launcher = load_source(backend, source, backend.compile(source))
     launcher((*map(backend.asarray, inputs), *outputs, *scalars))
     return backend.device.counters[kernel.name], outputs, evaluate(kernel, inputs, scalars)
 
