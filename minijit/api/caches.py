@@ -8,9 +8,9 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-from minijit import runtime
 from minijit.backends.registry import lost_devices
 from minijit.graph.locks import process_lock
+from minijit.runtime.launchers import clear_kernels
 from minijit.runtime.memory_cache import FunctionCache
 
 __all__ = ["clear_caches", "shared_cache"]
@@ -68,7 +68,7 @@ def clear_caches() -> None:
         caches = list(_all)
     for cache in caches:
         cache.clear()
-    runtime.pipeline.clear_kernels()
+    clear_kernels()
 
 
 def _after_fork() -> None:

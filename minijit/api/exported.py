@@ -11,6 +11,7 @@ from minijit.api import load_operations
 from minijit.backends.registry import adopt, get_backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.tree import flatten, leaf_paths
+from minijit.runtime.placement import Placed
 from minijit.runtime.signature import abstract_leaf
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Loaded:
                 raise TypeError(
                     f"{self} was compiled for other arguments: {path}: {expected} -> {found}"
                 )
-        placed = runtime.placement.Placed.on(self._backend, leaves)
+        placed = Placed.on(self._backend, leaves)
         if placed.layouts != self._artifact.layouts:
             places = zip(self._paths, placed.layouts, self._artifact.layouts, strict=True)
             path, now, then = next(p for p in places if p[1] != p[2])

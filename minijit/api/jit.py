@@ -23,12 +23,12 @@ from minijit.runtime.captured import CapturedArrayChanged
 from minijit.runtime.changes import differences
 from minijit.runtime.guard import Guard
 from minijit.runtime.memory_cache import Entry
+from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
-from minijit.runtime.report import CacheEntries, CacheEntry, Explanation, Stats
 from minijit.runtime.signature import Signature
 
 if TYPE_CHECKING:
-    from minijit.runtime.placement import Placed
+    from minijit.runtime.report import CacheEntries, Explanation, Stats
 
 __all__ = ["Jitted", "jit"]
 
@@ -175,18 +175,18 @@ class Jitted(Generic[P, R]):
 
         It is a dict, and prints as a table.
         """
-        return Stats.of(self._cache)
+        return runtime.report.Stats.of(self._cache)
 
     def entries(self) -> CacheEntries:
         """Return the signatures in the cache, the least recently used first."""
-        return CacheEntries(map(CacheEntry.of, self._cache.entries()))
+        return runtime.report.CacheEntries.of(self._cache)
 
     def explain(self) -> Explanation:
         """Return why this function was compiled: what changed, how often, and what to do.
 
         It prints as a list; the last 64 misses are kept, and all are counted.
         """
-        return Explanation.of(self._binder.name, self._cache)
+        return runtime.report.Explanation.of(self._binder.name, self._cache)
 
     def _cache_size(self) -> int:
         """Return the number of signatures in the cache."""
@@ -232,7 +232,7 @@ class Jitted(Generic[P, R]):
 
 
 def _placed(leaves: Sequence[Any], signature: Signature) -> Placed:
-    return runtime.placement.Placed.on(signature.backend, leaves)
+    return Placed.on(signature.backend, leaves)
 
 
 def _again(function: Any, numbers: tuple[int, ...], names: tuple[str, ...]) -> Any:

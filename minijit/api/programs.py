@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minijit import runtime
 from minijit.api import load_operations
@@ -16,12 +16,10 @@ from minijit.graph.trace import trace_function
 from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten
 from minijit.runtime.memory_cache import Entry, FunctionCache, Inner, Program
+from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
 from minijit.runtime.reads import Surroundings, surroundings
 from minijit.runtime.signature import Signature, abstract_leaf
-
-if TYPE_CHECKING:
-    from minijit.runtime.placement import Placed
 
 __all__ = ["Programs"]
 
@@ -111,7 +109,7 @@ class Programs:
                     name, entry.signature, program.names, inputs.layouts, nearest
                 )
             with self._history.compiling(name, entry.signature):
-                plan = runtime.pipeline.compile_plan(
+                plan = runtime.plans.plan_of(
                     program.jaxpr, inputs.layouts, inputs.backend, entry.captured
                 )
             entry.compile_seconds += plan.compile_seconds

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from minijit import runtime
 from minijit.graph.jaxpr import Jaxpr, subjaxprs
 from minijit.graph.primitive import Kind
-from minijit.runtime.memory import MemoryStats, memory_of
 from minijit.runtime.memory_cache import Program
 from minijit.runtime.plan import Plan
 from minijit.runtime.signature import Signature
@@ -19,6 +18,7 @@ from minijit.runtime.signature import Signature
 if TYPE_CHECKING:
     from minijit.backends.emulator.report import KernelReport
     from minijit.lowering.source import KernelSource
+    from minijit.runtime.memory import MemoryStats
 
 __all__ = ["Compiled", "KernelInfo", "Lowered"]
 
@@ -200,13 +200,13 @@ class Compiled:
             "flops": float(flops),
             "bytes accessed": float(self._plan.traffic),
             "peak memory": float(self.memory_analysis().peak_memory_in_bytes),
-            "kernels": float(len(self._plan.sources)),
+            "kernels": float(len(self._plan.kernels)),
             "compile seconds": self._plan.compile_seconds,
         }
 
     def memory_analysis(self) -> MemoryStats:
         """Return the bytes that arguments, results, captured arrays and temporaries take."""
-        return memory_of(self._plan)
+        return runtime.memory.memory_of(self._plan)
 
 
 def _flops(jaxpr: Jaxpr) -> int:

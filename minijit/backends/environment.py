@@ -6,9 +6,10 @@ import functools
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["compilers"]
+__all__ = ["compilers", "lowering_digest"]
 
 _PACKAGE = Path(__file__).parent.parent
 # In a source tree the device functions lie beside the package.
@@ -30,7 +31,15 @@ def compilers(target: str, *packages: str) -> dict[str, str]:
     """
     found = {name: _version(name) for name in packages}
     python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
-    return {"python": python, **found, "minijit": _digest(target)}
+    backends = _PACKAGE / "backends"
+    digest = _digest(_KERNELS, backends / "frontend", backends / target, *_OUTSIDE)
+    return {"python": python, **found, "minijit": digest}
+
+
+def lowering_digest() -> str:
+    """Return a digest of minijit's code that makes kernels and plans of a traced program."""
+    folders = ("graph", "ops", "transforms", "lowering", "runtime")
+    return _digest(*(_PACKAGE / name for name in folders))
 
 
 @functools.cache
@@ -66,13 +75,26 @@ def _metadata_folders(path: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _digest(target: str) -> str:
+def _digest(*roots: Path) -> str:
+    """Return a digest of some modules and the code in some folders, equal wherever they lie."""
     digest = hashlib.sha256()
-    backends = _PACKAGE / "backends"
-    for root in (_KERNELS, backends / "frontend", backends / target, *_OUTSIDE):
-        files = [root] if root.is_file() else root.rglob("*.py")
-        for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
-            code = path.read_bytes()
-            digest.update(f"{path.relative_to(root).as_posix()} {len(code)}\n".encode())
+    for root in roots:
+        for name, path in _modules(str(root), "") if root.is_dir() else [(root.name, str(root))]:
+            with open(path, "rb") as file:
+                code = file.read()
+            digest.update(f"{name} {len(code)}\n".encode())
             digest.update(code)
     return digest.hexdigest()[:32]
+
+
+def _modules(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules below a folder by name, sorted, and where they are.
+
+    Pathlib would take three times as long.
+    """
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        name = prefix + entry.name
+        if entry.is_dir():
+            yield from _modules(entry.path, name + "/")
+        elif name.endswith(".py"):
+            yield name, entry.path

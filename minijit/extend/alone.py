@@ -13,6 +13,7 @@ from minijit.graph.config import config
 from minijit.graph.layout import Layout
 from minijit.graph.trace import trace_function
 from minijit.ops.promote import as_operand, operand_aval
+from minijit.runtime.placement import Placed
 
 __all__ = ["Alone"]
 
@@ -33,7 +34,7 @@ class Alone:
         """Return the result as an array of the operands' device."""
         arrays = tuple(map(as_operand, operands))
         backend = backend_of(arrays)
-        placed = runtime.placement.Placed.on(backend, arrays)
+        placed = Placed.on(backend, arrays)
         avals = tuple(map(operand_aval, placed.values))
         key = (config.version, tuple(sorted(params.items())))
         run = self._run(backend.name, avals, placed.layouts, key)

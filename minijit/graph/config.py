@@ -36,7 +36,8 @@ class Settings:
         cache_bytes: Most bytes of a function's programs in memory, as estimated, and of arrays that
             its globals stood for earlier; the same.
         num_threads: CPU threads; 0 takes one for each available core.
-        compilation_cache: Compiled kernels on disk: ``"rw"``, ``"ro"`` to write none, ``"off"``.
+        compilation_cache: Compiled kernels and plans on disk: ``"rw"``, ``"ro"`` to write none,
+            ``"off"``.
         compilation_cache_dir: Their folder; ``""`` is the user's cache folder.
         compilation_cache_max_size: Most bytes of them; the least recently used go first. -1: all.
         persistent_cache_min_entry_size_bytes: Smaller ones are not written.

@@ -7,17 +7,33 @@ declared, and every type is checked again by the primitive's own rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.layout import Layout
 from minijit.graph.primitive import find_primitive
 from minijit.graph.source_info import SourceLine
 from minijit.graph.tree import TreeDef, flatten, unflatten
 
-__all__ = ["NotPortable", "read_jaxpr", "read_tree", "write_jaxpr", "write_tree"]
+__all__ = [
+    "NotPortable",
+    "checked",
+    "read_aval",
+    "read_jaxpr",
+    "read_layout",
+    "read_param",
+    "read_tree",
+    "write_aval",
+    "write_jaxpr",
+    "write_layout",
+    "write_param",
+    "write_tree",
+]
+
+_T = TypeVar("_T")
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -39,8 +55,27 @@ def read_aval(data: Any) -> ShapedArray:
     raise NotPortable(f"{data!r} is no type of an array")
 
 
-def write_jaxpr(jaxpr: Jaxpr) -> dict[str, Any]:
+def write_layout(layout: Layout) -> list[Any]:
+    """Return a layout as data."""
+    return [list(layout.strides), layout.by_value]
+
+
+def read_layout(data: Any) -> Layout:
+    """Return the layout that ``write_layout`` wrote."""
+    match data:
+        case [list(strides), bool(by_value)] if all(type(stride) is int for stride in strides):
+            return Layout(tuple(strides), by_value)
+    raise NotPortable(f"{data!r} is no layout of an array")
+
+
+def write_jaxpr(jaxpr: Jaxpr, *, places: bool = True) -> dict[str, Any]:
     """Return a program as data, its constants' values left out.
+
+    Args:
+        jaxpr: The program.
+        places: Whether the data say where it was written, and what its inputs are called there.
+            Without, they are equal for programs that compute the same in the same way under the
+            same name.
 
     Raises:
         NotPortable: a parameter of an operation has no form as data.
@@ -57,19 +92,25 @@ def write_jaxpr(jaxpr: Jaxpr) -> dict[str, Any]:
         operands = [atom(operand) for operand in eqn.invars]
         for var in eqn.outvars:
             numbers[var] = len(numbers)
-        eqns.append(
-            {
-                "primitive": eqn.primitive.name,
-                "operands": operands,
-                "results": [write_aval(var.aval) for var in eqn.outvars],
-                "params": {n: _write_param(v, eqn) for n, v in eqn.params.items()},
-                "line": [str(eqn.source).partition(":")[0], eqn.source.line, eqn.source.function],
-            }
-        )
+        where = f"{eqn.primitive.name} ({eqn.source})"
+        written = {
+            "primitive": eqn.primitive.name,
+            "operands": operands,
+            "results": [write_aval(var.aval) for var in eqn.outvars],
+            "params": {n: write_param(v, where, places=places) for n, v in eqn.params.items()},
+        }
+        if places:
+            file = str(eqn.source).partition(":")[0]
+            written["line"] = [file, eqn.source.line, eqn.source.function]
+        eqns.append(written)
+
+    def inputs(variables: Sequence[Var]) -> list[Any]:
+        return [[var.name if places else "", *write_aval(var.aval)] for var in variables]
+
     return {
         "name": jaxpr.name,
-        "inputs": [[var.name, *write_aval(var.aval)] for var in jaxpr.invars],
-        "constants": [[var.name, *write_aval(var.aval)] for var in jaxpr.constvars],
+        "inputs": inputs(jaxpr.invars),
+        "constants": inputs(jaxpr.constvars),
         "eqns": eqns,
         "results": [atom(var) for var in jaxpr.outvars],
     }
@@ -81,7 +122,7 @@ def read_jaxpr(data: Any, consts: Sequence[Any]) -> Jaxpr:
     Raises:
         NotPortable: the data are no program, or ask for a primitive that is not declared here.
     """
-    return cast(Jaxpr, _checked(lambda: _read_jaxpr(data, tuple(consts))))
+    return checked(lambda: _read_jaxpr(data, tuple(consts)), "program")
 
 
 def _read_jaxpr(data: Mapping[str, Any], consts: tuple[Any, ...]) -> Jaxpr:
@@ -101,7 +142,7 @@ def _read_jaxpr(data: Mapping[str, Any], consts: tuple[Any, ...]) -> Jaxpr:
     for eqn in data["eqns"]:
         operands = tuple(map(atom, eqn["operands"]))
         results = tuple(Var(read_aval(aval)) for aval in eqn["results"])
-        params = {name: _read_param(value) for name, value in eqn["params"].items()}
+        params = {name: read_param(value) for name, value in eqn["params"].items()}
         file, line, function = eqn["line"]
         source = SourceLine(str(file), int(line), str(function))
         primitive = _primitive(eqn["primitive"])
@@ -125,28 +166,36 @@ def _primitive(name: Any) -> Any:
         ) from None
 
 
-def _write_param(value: Any, eqn: JaxprEqn) -> Any:
+def write_param(value: Any, where: str, *, places: bool = True) -> Any:
+    """Return a parameter of an operation as data.
+
+    Args:
+        value: The parameter.
+        where: Whose it is, for the message.
+        places: As in ``write_jaxpr``.
+
+    Raises:
+        NotPortable: it has no form as data.
+    """
     match value:
         case tuple():
-            return {"tuple": [_write_param(item, eqn) for item in value]}
+            return {"tuple": [write_param(item, where, places=places) for item in value]}
         case np.dtype():
             return {"dtype": value.str}
         case np.generic():
             return {"scalar": [value.dtype.str, value.tobytes().hex()]}
         case Jaxpr() if not value.consts:
-            return {"jaxpr": write_jaxpr(value)}
+            return {"jaxpr": write_jaxpr(value, places=places)}
         case _ if type(value) in _PLAIN:
             return value if type(value) is not float else {"float": value.hex()}
-    raise NotPortable(
-        f"{eqn.primitive.name} ({eqn.source}) has a parameter {value!r}, which cannot be written "
-        "to a file"
-    )
+    raise NotPortable(f"{where} has a parameter {value!r}, which cannot be written to a file")
 
 
-def _read_param(data: Any) -> Any:
+def read_param(data: Any) -> Any:
+    """Return the parameter that ``write_param`` wrote."""
     match data:
         case {"tuple": list(items)}:
-            return tuple(map(_read_param, items))
+            return tuple(map(read_param, items))
         case {"dtype": str(name)}:
             return _dtype(name)
         case {"scalar": [str(name), str(value)]}:
@@ -190,7 +239,7 @@ def read_tree(data: Any) -> TreeDef:
     Raises:
         NotPortable: the data are no structure.
     """
-    tree = _checked(lambda: _read_node(data))
+    tree = checked(lambda: _read_node(data), "structure")
     leaves, treedef = flatten(tree)
     if sorted(leaves) != list(range(len(leaves))):
         raise NotPortable("the leaves of a structure are not numbered")
@@ -210,14 +259,14 @@ def _read_node(data: Any) -> Any:
     raise NotPortable(f"{data!r} is no part of a structure")
 
 
-def _checked(read: Callable[[], Any]) -> Any:
-    """Let no malformed data raise anything but ``NotPortable``."""
+def checked(read: Callable[[], _T], what: str) -> _T:
+    """Return what ``read`` returns; let no malformed data raise anything but ``NotPortable``."""
     try:
         return read()
     except NotPortable:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise NotPortable(f"the data are no program: {error!r}") from error
+        raise NotPortable(f"the data are no {what}: {error!r}") from error
 
 
 def _is_size(value: Any) -> bool:

@@ -139,7 +139,6 @@ _SPECIAL_FUNCTIONS = {"cupy": "cupyx.scipy.special"}
 
 def _by_math(function: Callable[[float], float]) -> Callable[..., Any]:
     """Return eager code by a function of Python's ``math``, in float64."""
-    loop = np.vectorize(function, otypes=[np.float64])
 
     def eager(xp: Any, x: Any) -> Any:
         if xp.__name__ in _SPECIAL_FUNCTIONS:
@@ -147,6 +146,7 @@ def _by_math(function: Callable[[float], float]) -> Callable[..., Any]:
             return getattr(module, function.__name__)(x)
         x = np.asarray(x)
         dtype = loop_dtypes(np.exp, (operand_aval(x),))[-1]
+        loop = np.vectorize(function, otypes=[np.float64])
         return loop(x.astype(np.float64)).astype(dtype)[()]
 
     return eager

@@ -1,8 +1,9 @@
 """A compiled program as one file: its graph, its machine code, and what it was compiled for.
 
-The file has the format of an entry of the disk store, and is checked as one. The graph is lowered
-again where it is loaded, which takes milliseconds and no compiler; what is lowered has to find its
-machine code in the file, so a program never runs with kernels that are not its own.
+The file has the format of an entry of the disk store, and is checked as one. It holds the plan as
+the store does, and beside that what stands there elsewhere: the machine code by its keys, so a
+program never runs with kernels that are not its own, and the graph, which is lowered again where a
+further kernel is needed.
 """
 
 from __future__ import annotations
@@ -10,25 +11,39 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minijit import runtime
 from minijit.backends.base import Backend, Binary, Support
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.layout import Layout
-from minijit.graph.portable import NotPortable, read_jaxpr, read_tree, write_jaxpr, write_tree
+from minijit.graph.portable import (
+    NotPortable,
+    read_jaxpr,
+    read_layout,
+    read_tree,
+    write_jaxpr,
+    write_layout,
+    write_tree,
+)
 from minijit.graph.tree import TreeDef
-from minijit.lowering.source import KernelSource
 from minijit.runtime.binaries import binary_of, differing, key_of
 from minijit.runtime.disk import Entry, Key
 from minijit.runtime.disk.container import CorruptEntry, decode_any, encode
 from minijit.runtime.disk.files import publish, read
-from minijit.runtime.pipeline import compile_plan, loaded_binary
+from minijit.runtime.disk.key import canonical
+from minijit.runtime.launchers import loaded_binary
 from minijit.runtime.plan import Plan
-from minijit.runtime.steps import KernelStep
+from minijit.runtime.plans import Wanted, link_plan, plan_environment, settled
+from minijit.runtime.portable import write_plan
+
+if TYPE_CHECKING:
+    from minijit.lowering.source import KernelSource
 
 __all__ = ["Artifact", "read_artifact", "write_artifact"]
 
@@ -47,6 +62,7 @@ class Artifact:
         layouts: How each leaf has to lie in memory.
         device: Name of the backend.
         environment: What it was compiled by and for.
+        written: The plan; see :func:`minijit.runtime.portable.write_plan`.
         binaries: Machine code by name of the kernel's key.
     """
 
@@ -57,6 +73,7 @@ class Artifact:
     layouts: tuple[Layout, ...]
     device: str
     environment: Mapping[str, Any]
+    written: Any
     binaries: Mapping[str, Binary]
 
     @property
@@ -72,26 +89,29 @@ class Artifact:
         """
         changes = [
             f"{name}: {before} -> {now}"
-            for name, (before, now) in differing(self.environment, backend.environment()).items()
+            for name, (before, now) in differing(
+                self.environment, plan_environment(backend)
+            ).items()
         ]
         if changes:
             raise RuntimeError(
                 f"the program was compiled by or for something else than what is here: export it "
                 f"again here ({'; '.join(changes)})"
             )
-        return compile_plan(
-            self.jaxpr, self.layouts, backend, build=lambda source: self._binary(backend, source)
-        )
+        wanted = Wanted.of(self.jaxpr, self.layouts, backend)
+        return link_plan(self.written, wanted, self._binary, partial(self._build, backend))
 
-    def _binary(self, backend: Backend, source: KernelSource | Support) -> Binary:
+    def _build(self, backend: Backend, source: KernelSource | Support) -> Binary:
         if isinstance(source, Support):
             return binary_of(backend, source)
-        key = key_of(backend, source)
+        return self._binary(key_of(backend, source), source.kernel.name)
+
+    def _binary(self, key: Key | None, kernel: str) -> Binary:
         found = self.binaries.get(key.name) if key is not None else None
         if found is None:
             raise RuntimeError(
-                f"the file has no kernel {source.kernel.name}: it was written by another version "
-                "of minijit, or for other primitives of the same names; export it again"
+                f"the file has no kernel {kernel}: it was written by another version of minijit, "
+                "or for other primitives of the same names; export it again"
             )
         return found
 
@@ -146,39 +166,40 @@ def _pack(
     """Return a compiled program as an entry."""
     constants = [np.ascontiguousarray(_on_host(value)) for value in jaxpr.consts]
     jaxpr = dataclasses.replace(jaxpr, consts=tuple(constants))
-    plan = compile_plan(jaxpr, layouts, backend)  # for constants that lie as the file has them
+    # For constants that lie as the file has them.
+    plan = runtime.pipeline.compile_plan(jaxpr, layouts, backend)
     kernels: list[list[Any]] = []
     codes: list[bytes] = []
-    for step in plan.every_step:
-        if not isinstance(step, KernelStep):
-            continue
-        for variant in backend.variants(step.source):
+    for step in plan.kernels:
+        source = step.source()
+        for variant in backend.variants(source):
             key = key_of(backend, variant)
             if key is None:
                 raise NotPortable(
                     f"kernel {variant.kernel.name} calls a scalar function that reads an object "
                     "without a text form: let it close over numbers and functions only"
                 )
-            is_loaded = variant is step.source
+            is_loaded = variant is source
             binary = loaded_binary(step.launcher) if is_loaded else binary_of(backend, variant)
             kernels.append([key.name, binary.entry, dict(binary.resources), len(binary.code)])
             codes.append(binary.code)
     graph = {
-        "jaxpr": write_jaxpr(jaxpr),
+        "jaxpr": write_jaxpr(settled(jaxpr)),
         "names": list(names),
         "inputs": write_tree(treedef),
         "outputs": write_tree(out_tree),
-        "layouts": [[list(layout.strides), layout.by_value] for layout in layouts],
+        "layouts": list(map(write_layout, layouts)),
         "device": backend.name,
         "kernels": kernels,
         "constants": [[array.dtype.str, list(array.shape)] for array in constants],
     }
     sections = {
-        "graph": json.dumps(graph, separators=(",", ":")).encode(),
+        "graph": canonical(graph),
+        "plan": canonical(write_plan(plan)),
         "code": b"".join(codes),
         "constants": b"".join(array.tobytes() for array in constants),
     }
-    return Key(_KIND, backend.environment()), Entry({"name": jaxpr.name}, sections)
+    return Key(_KIND, plan_environment(backend)), Entry({"name": jaxpr.name}, sections)
 
 
 def _unpack(key: Key, entry: Entry) -> Artifact:
@@ -202,7 +223,7 @@ def _unpacked(key: Key, entry: Entry) -> Artifact:
         binaries[name] = Binary(bytes(code), symbol, resources)
         place += length
     jaxpr = read_jaxpr(graph["jaxpr"], _constants(graph["constants"], entry.sections["constants"]))
-    layouts = [Layout(tuple(map(int, strides)), bool(value)) for strides, value in graph["layouts"]]
+    layouts = list(map(read_layout, graph["layouts"]))
     inputs = read_tree(graph["inputs"])
     if not len(layouts) == inputs.num_leaves == len(jaxpr.invars):
         raise NotPortable("its inputs, their structure and their layouts do not agree")
@@ -214,6 +235,7 @@ def _unpacked(key: Key, entry: Entry) -> Artifact:
         tuple(layouts),
         str(graph["device"]),
         key.environment,
+        json.loads(entry.sections["plan"]),
         binaries,
     )
 

@@ -1,12 +1,9 @@
-"""From compiled kernels to a plan: every value gets a slot, every step its slots."""
+"""From compiled kernels to steps: every value gets a slot, every step its slots."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from minijit.backends.base import Backend, Launcher
 from minijit.graph.aval import ShapedArray
@@ -19,10 +16,10 @@ from minijit.lowering.kernel_ir import Role
 from minijit.lowering.lower import Lowered
 from minijit.lowering.source import KernelSource
 from minijit.runtime.captured import Captured
-from minijit.runtime.custom import custom_step
-from minijit.runtime.host_loop import BranchStep, Condition, LoopStep
+from minijit.runtime.host_loop import BranchStep, LoopStep
+from minijit.runtime.link import Linker
 from minijit.runtime.plan import Plan
-from minijit.runtime.steps import EagerStep, KernelStep, Slot, Step
+from minijit.runtime.steps import KernelStep, Operands, Slot, Step
 from minijit.runtime.tactics import tactics_of
 
 __all__ = ["Assembler"]
@@ -51,6 +48,7 @@ class Assembler:
             compile_body: Compiles the bodies of the loops that the host drives.
         """
         self.backend = backend
+        self.linker = Linker(backend)
         self.jaxpr = jaxpr
         self.parts = parts
         self.layouts = layouts
@@ -61,7 +59,10 @@ class Assembler:
 
     def slot(self, var: Var) -> Slot:
         """Return the slot of a value."""
-        return self.slots.setdefault(var, len(self.slots))
+        if var not in self.slots:
+            self.slots[var] = len(self.slots)
+            self.linker.avals.append(var.aval)
+        return self.slots[var]
 
     def plan(
         self,
@@ -85,38 +86,24 @@ class Assembler:
                 steps.append(self._library_step(step))
             steps += [self._kernel_step(*kernel) for kernel in kernels]
         results = tuple(self.slot(var) for var in jaxpr.outvars if isinstance(var, Var))
-        kept = {*results, *range(len(jaxpr.invars) + len(jaxpr.constvars))}
-        return Plan(
-            self.backend,
-            _released(steps, kept),
-            [var.aval.nbytes for var in self.slots],
-            [self.layouts[var] for var in jaxpr.invars],
-            consts,
-            captured,
-            results,
-            jaxpr.name,
-            check_nans,
-        )
+        layouts = [self.layouts[var] for var in jaxpr.invars]
+        return self.linker.plan(jaxpr.name, steps, layouts, consts, captured, results, check_nans)
 
     def _kernel_step(
         self, lowered: Lowered, source: KernelSource, launcher: Launcher
     ) -> KernelStep:
-        inputs: list[Slot] = []
-        outputs: list[Slot] = []
-        allocators: list[Callable[[], Any]] = []
-        for buffer, var in zip(lowered.kernel.buffers, lowered.buffers, strict=True):
-            if buffer.role is Role.INPUT:
-                inputs.append(self.slot(var))
-            else:
-                outputs.append(self.slot(var))
-                allocators.append(self._allocator(var.aval))
-        arguments = tuple(self.slot(var) for var in lowered.arguments)
-        return KernelStep(
-            source, launcher, tuple(inputs), tuple(outputs), tuple(allocators), arguments
+        slots = [self.slot(var) for var in lowered.buffers]
+        roles = [buffer.role for buffer in lowered.kernel.buffers]
+        pairs = list(zip(slots, roles, strict=True))
+        return self.linker.kernel(
+            lowered.kernel.name,
+            lambda: source,
+            len(source.text),
+            launcher,
+            tuple(slot for slot, role in pairs if role is Role.INPUT),
+            tuple(slot for slot, role in pairs if role is Role.OUTPUT),
+            tuple(self.slot(var) for var in lowered.arguments),
         )
-
-    def _allocator(self, aval: ShapedArray) -> Callable[[], Any]:
-        return self.backend.allocator(aval.shape, aval.dtype)
 
     def _library_step(self, eqn: JaxprEqn) -> Step:
         """Return the step of an equation that no kernel holds."""
@@ -129,21 +116,9 @@ class Assembler:
             compiled = (self.compile_body(b, layouts, self.backend) for b in eqn.params["branches"])
             return BranchStep(operands, outputs, self._loose(eqn), tuple(compiled))
         stored = all(var in self.parts.stored for var in eqn.outvars)
-        allocators = tuple(self._allocator(var.aval) for var in eqn.outvars)
-        primitive, params, into = eqn.primitive, dict(eqn.params), None
-        if primitive.kernel is not None:
-            given, made = ([v.aval for v in each] for each in (eqn.invars, eqn.outvars))
-            custom = self.backend.custom(primitive.kernel, given, made, params)
-            if custom is not None:
-                return custom_step(self.backend, primitive, params, custom, operands, outputs)
-        if primitive.into is not None:
-            avals = (atom.aval for atom in eqn.invars)
-            into = primitive.into(self.backend.xp, *avals, **params)
-        return EagerStep(primitive, params, into, operands, outputs, allocators, stored)
+        return self.linker.library(eqn.primitive, dict(eqn.params), operands, outputs, stored)
 
-    def _loop_step(
-        self, eqn: JaxprEqn, operands: tuple[Slot | np.generic, ...], outputs: tuple[Slot, ...]
-    ) -> LoopStep:
+    def _loop_step(self, eqn: JaxprEqn, operands: Operands, outputs: tuple[Slot, ...]) -> LoopStep:
         parts = LoopParts.of(eqn)
         asked, fixed, count = len(parts.asked), len(parts.fixed), parts.carries
         carried = [_contiguous(var.aval) for var in eqn.outvars[:count]]
@@ -154,20 +129,19 @@ class Assembler:
         body = self.compile_body(parts.body, [*constants, *carried, *rows], self.backend)
         only_kernels = all(isinstance(step, KernelStep) for step in body.steps)
         tactics = tactics_of(parts, len(body.steps) if only_kernels else None, self.backend)
-        until = None
+        condition = None
         if parts.condition is not None:
-            plan = self.compile_body(parts.condition, [*layouts[:asked], *carried], self.backend)
-            flags = self.backend.allocator((max(tactics.ahead, 2),), np.dtype(np.bool_))
-            until = Condition(plan, flags)
-        return LoopStep(
+            known = [*layouts[:asked], *carried]
+            condition = self.compile_body(parts.condition, known, self.backend)
+        return LoopStep.linked(
+            self.linker,
             operands,
             outputs,
             self._loose(eqn),
             (asked, fixed),
-            tuple(self._allocator(var.aval) for var in eqn.outvars[:count]),
-            tuple(self._allocator(var.aval) for var in eqn.outvars[count:]),
+            count,
             body,
-            until,
+            condition,
             steps[::-1] if parts.reverse else steps,
             tactics,
         )
@@ -191,14 +165,3 @@ class Assembler:
 def _contiguous(aval: ShapedArray) -> Layout:
     pairs = zip(contiguous_strides(aval.shape), aval.shape, strict=True)
     return Layout(tuple(stride if extent != 1 else 0 for stride, extent in pairs))
-
-
-def _released(steps: list[Step], kept: set[Slot]) -> list[Step]:
-    """Note at each step which values nothing needs after it, so that their memory serves again."""
-    released: list[Step] = []
-    seen = set(kept)
-    for step in reversed(steps):
-        used = {*step.used, *step.outputs}
-        released.append(dataclasses.replace(step, released=tuple(sorted(used - seen))))  # type: ignore[type-var]
-        seen |= used
-    return released[::-1]

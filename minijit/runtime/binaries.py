@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from minijit import runtime
 from minijit.backends.base import Backend, Binary, Support
 from minijit.graph.events import emit
-from minijit.lowering.source import KernelSource
-from minijit.runtime.describe import Indescribable, describe_source
 from minijit.runtime.disk import Entry, Key, Store, default_store
 from minijit.runtime.explain import report_environment
 
-__all__ = ["binary_of", "compile_anew", "differing", "key_of"]
+if TYPE_CHECKING:
+    from minijit.lowering.source import KernelSource
+
+__all__ = ["binary_of", "compile_anew", "differing", "key_of", "stored_binary"]
 
 
 def key_of(backend: Backend, source: KernelSource | Support) -> Key | None:
@@ -24,10 +26,11 @@ def key_of(backend: Backend, source: KernelSource | Support) -> Key | None:
     """
     if isinstance(source, Support):
         return Key({"support": source.text}, backend.environment())
+    describe = runtime.describe
     try:
-        program = describe_source(source) | {"parameters": backend.parameters(source)}
+        program = describe.describe_source(source) | {"parameters": backend.parameters(source)}
         return Key(program, backend.environment())
-    except Indescribable as error:
+    except describe.Indescribable as error:
         emit("not_kept", kernel=source.kernel.name, why=str(error))
         return None
 
@@ -44,7 +47,7 @@ def binary_of(backend: Backend, source: KernelSource | Support) -> Binary:
     entry = store.get(key)
     if entry is not None:
         return _stored(entry, source)
-    if isinstance(source, KernelSource):
+    if not isinstance(source, Support):
         _tell_of_others(store, key, source)
     with store.single_flight(key) as flight:
         if flight.entry is not None:
@@ -107,9 +110,22 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tu
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
+def stored_binary(store: Store, key: Key, kernel: str) -> Binary | None:
+    """Return the machine code of a kernel whose key is known, if it is on the disk."""
+    entry = store.get(key)
+    if entry is None:
+        return None
+    emit("disk_hit", kernel=kernel)
+    return _unpacked(entry)
+
+
 def _stored(entry: Entry, source: KernelSource | Support) -> Binary:
-    if isinstance(source, KernelSource):
+    if not isinstance(source, Support):
         emit("disk_hit", kernel=source.kernel.name)
+    return _unpacked(entry)
+
+
+def _unpacked(entry: Entry) -> Binary:
     facts = entry.meta
     return Binary(bytes(entry.sections["code"]), facts["entry"], facts["resources"])
 

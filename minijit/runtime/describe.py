@@ -6,18 +6,20 @@ Names of the user, paths, line numbers and comments have no part in it.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijit.lowering.source import KernelSource
-from minijit.lowering.symbols import Symbol
-from minijit.ops.literals import Formula
+from minijit.graph.primitive import Kind, Primitive
 
-__all__ = ["Indescribable", "describe_function", "describe_source"]
+if TYPE_CHECKING:
+    from minijit.lowering.source import KernelSource
+
+__all__ = ["Indescribable", "describe_function", "describe_primitive", "describe_source"]
 
 _LIBRARIES = frozenset({"builtins", "math", "minijit", "numba", "numpy", "operator"})
 """Packages whose parts a name stands for: their versions are known to the environment."""
@@ -47,6 +49,20 @@ def describe_source(source: KernelSource) -> dict[str, Any]:
     }
 
 
+def describe_primitive(primitive: Primitive) -> list[Any]:
+    """Return what becomes of an operation when it is lowered, as JSON allows.
+
+    Raises:
+        Indescribable: one of its functions reads an object that has no text form.
+    """
+    # Constants are folded by what computes single elements, if that is not derived from the code.
+    folds = primitive.kind is Kind.ELEMENTWISE and not primitive.derived
+    eager = primitive.eager if folds else None
+    parts = (eager, primitive.scalar, primitive.monoid, primitive.view, primitive.parts)
+    described = [_describe(part, ()) for part in (*parts, primitive.contraction)]
+    return [primitive.name, primitive.kind.value, primitive.flops, primitive.derived, *described]
+
+
 @functools.singledispatch
 def _describe(value: Any, seen: _Seen) -> Any:
     """Return a description of a global, an argument or a constant, as JSON allows."""
@@ -56,19 +72,11 @@ def _describe(value: Any, seen: _Seen) -> Any:
     if type(value) in (tuple, frozenset):
         parts = [_describe(part, seen) for part in value]
         return [type(value).__name__, parts if type(value) is tuple else sorted(parts, key=repr)]
+    if dataclasses.is_dataclass(value) and type(value).__module__.startswith("minijit."):
+        fields = dataclasses.fields(value)
+        parts = [_describe(getattr(value, field.name), seen) for field in fields]
+        return [type(value).__name__, parts]
     raise Indescribable(f"{value!r} has no description that holds in another process")
-
-
-@_describe.register
-def _(value: Symbol, seen: _Seen) -> Any:
-    made = None if value.arguments is None else [_describe(a, seen) for a in value.arguments]
-    return ["symbol", value.module, value.name, made]
-
-
-@_describe.register
-def _(value: Formula, seen: _Seen) -> Any:
-    # What is made of it follows from minijit's own code, a digest of which is in the environment.
-    return ["formula", _describe(value.function, seen)]
 
 
 @_describe.register(np.dtype)

@@ -15,17 +15,16 @@ import numpy as np
 
 from minijit.graph.events import emit
 from minijit.runtime.drive import drive_counted, drive_while
+from minijit.runtime.link import Linker
 from minijit.runtime.plan import Plan
 from minijit.runtime.repeat import Repeated
-from minijit.runtime.steps import HostWork, Slot, contiguous, slots_among
+from minijit.runtime.steps import HostWork, Operands, Slot, contiguous, slots_among
 from minijit.runtime.tactics import Tactics
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
 
 __all__ = ["BranchStep", "Condition", "LoopStep"]
-
-Operands = tuple[Slot | np.generic, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,6 +121,31 @@ class LoopStep:
     tactics: Tactics
     released: tuple[Slot, ...] = ()
     work: HostWork = dataclasses.field(default_factory=HostWork)
+
+    @classmethod
+    def linked(
+        cls,
+        linker: Linker,
+        operands: Operands,
+        outputs: tuple[Slot, ...],
+        loose: frozenset[int],
+        consts: tuple[int, int],
+        carries: int,
+        body: Plan,
+        condition: Plan | None,
+        steps: range,
+        tactics: Tactics,
+    ) -> LoopStep:
+        """Return the step with its memory; ``carries`` of the outputs are carried."""
+        until = None
+        if condition is not None:
+            # One for each set of buffers.
+            flags = linker.backend.allocator((max(tactics.ahead, 2),), np.dtype(np.bool_))
+            until = Condition(condition, flags)
+        carried, collected = map(linker.allocators, (outputs[:carries], outputs[carries:]))
+        return cls(
+            operands, outputs, loose, consts, carried, collected, body, until, steps, tactics
+        )
 
     @property
     def used(self) -> tuple[Slot, ...]:

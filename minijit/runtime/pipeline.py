@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from minijit.backends.base import Backend, Binary, Build, Launcher, load_source
+from minijit.backends.base import Backend, Build, Launcher, load_source
 from minijit.graph.check import check_jaxpr
 from minijit.graph.config import config
 from minijit.graph.events import emit
 from minijit.graph.jaxpr import Jaxpr, Var
 from minijit.graph.layout import Layout
-from minijit.graph.locks import process_lock
 from minijit.graph.registry import declared
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
@@ -26,6 +24,7 @@ from minijit.lowering.split import split_reduction
 from minijit.runtime.assemble import Assembler
 from minijit.runtime.binaries import binary_of
 from minijit.runtime.captured import Captured
+from minijit.runtime.launchers import launcher_of
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
 from minijit.transforms.inline import inline_calls
@@ -33,7 +32,7 @@ from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
 
-__all__ = ["compile_plan", "loaded_binary", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -75,6 +74,7 @@ def compile_plan(
     layouts: Sequence[Layout],
     backend: Backend,
     captured: Captured | None = None,
+    consts: Placed | None = None,
     *,
     check_nans: bool | None = None,
     build: Build | None = None,
@@ -86,6 +86,7 @@ def compile_plan(
         layouts: How each input lies in memory; see :func:`minijit.runtime.placement.layout_of`.
         backend: The target.
         captured: Its constants, as they were when it was traced; default: as they are now.
+        consts: Its constants on the target; default: brought there now.
         check_nans: Whether a NaN among the results is an error; default: as configured.
         build: Where machine code comes from; default: the disk, else the compiler.
 
@@ -97,7 +98,7 @@ def compile_plan(
     captured.check()
     build = partial(binary_of, backend) if build is None else build
     optimized = optimize(jaxpr)
-    consts = Placed.on(backend, optimized.consts)
+    consts = Placed.on(backend, optimized.consts) if consts is None else consts
     program = Program(optimized)
     parts = plan_partition(optimized, backend)
     known = dict(zip(optimized.invars, layouts, strict=True))
@@ -117,7 +118,6 @@ def compile_plan(
     )
     checks = config.debug_nans if check_nans is None else check_nans
     plan = _step("plan", lambda: assembler.plan(compiled, consts.values, captured, checks))
-    plan.code_bytes = sum(len(loaded_binary(each).code) for step in compiled for _, _, each in step)
     plan.compile_seconds = time.perf_counter() - started
     return plan
 
@@ -154,13 +154,6 @@ def _lower(
     return kernels
 
 
-# Kernels live as long as a plan uses them: what the caches drop is gone.
-_launchers: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-_binaries: weakref.WeakValueDictionary[Hashable, Binary] = weakref.WeakValueDictionary()
-_loaded: weakref.WeakKeyDictionary[Launcher, Binary] = weakref.WeakKeyDictionary()
-_launchers_lock = process_lock()
-
-
 def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
     """Return the loaded kernel of ``source``: equal codes are compiled once a process.
 
@@ -176,24 +169,9 @@ def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
         tuple(buffer.dtype for buffer in source.kernel.buffers),
         tuple(argument.dtype for argument in source.kernel.arguments),
     )
-    key = (*code, repr(source.launch))
-    launcher: Launcher | None = _launchers.get(key)
-    if launcher is None:
-        binary = _binaries.get(code) or build(source)
-        launcher = _step("load", lambda: load_source(backend, source, binary, build))
-        with _launchers_lock:
-            launcher = _launchers.setdefault(key, launcher)
-            _binaries[code] = _loaded[launcher] = binary
-    return launcher
-
-
-def loaded_binary(launcher: Launcher) -> Binary:
-    """Return the machine code of a kernel of a plan."""
-    return _loaded[launcher]
-
-
-def clear_kernels() -> None:
-    """Forget all loaded kernels."""
-    with _launchers_lock:
-        _launchers.clear()
-        _binaries.clear()
+    return launcher_of(
+        code,
+        repr(source.launch),
+        lambda: build(source),
+        lambda binary: load_source(backend, source, binary, build),
+    )

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from minijit.graph.events import subscribers
 from minijit.graph.tree import TreeDef, unflatten
 from minijit.runtime.captured import Captured
+from minijit.runtime.launchers import loaded_binary
 from minijit.runtime.steps import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
+    from minijit.graph.aval import ShapedArray
     from minijit.graph.layout import Layout
     from minijit.lowering.source import KernelSource
 
@@ -29,7 +31,7 @@ class Plan:
         self,
         backend: Backend,
         steps: Sequence[Step],
-        sizes: Sequence[int],
+        avals: Sequence[ShapedArray],
         layouts: Sequence[Layout],
         consts: Sequence[Any],
         captured: Captured,
@@ -42,7 +44,7 @@ class Plan:
         Args:
             backend: Where the plan runs.
             steps: In order.
-            sizes: Bytes of the value in each slot.
+            avals: Type of the value in each slot.
             layouts: How the arguments lie in memory: the first slots, which the caller gives.
             consts: Values of the slots after the arguments.
             captured: What must not have changed when the plan runs.
@@ -52,16 +54,21 @@ class Plan:
         """
         self.backend = backend
         self.steps = tuple(steps)
-        self.sizes = tuple(sizes)
+        self.avals = tuple(avals)
+        self.sizes = tuple(aval.nbytes for aval in avals)
+        """Bytes of the value in each slot."""
         self.layouts = tuple(layouts)
         self.arguments = len(self.layouts)
         self.consts = list(consts)
         self.results = tuple(results)
         self._blank = [None] * (len(self.sizes) - self.arguments - len(consts))
-        self._name = name
-        self.code_bytes = 0
-        """Machine code of its own kernels; the compiler fills it in, and the seconds it took."""
+        self.name = name
+        self.code_bytes = sum(
+            len(loaded_binary(step.launcher).code) for step in steps if isinstance(step, KernelStep)
+        )
+        """Machine code of its own kernels."""
         self.compile_seconds = 0.0
+        """What it took to get it; filled in by whoever did."""
         self.copies = 0
         """How many arrays were copied to the device because they lived elsewhere."""
         self._captured = captured
@@ -88,9 +95,14 @@ class Plan:
                 yield from plan.every_step
 
     @property
+    def kernels(self) -> tuple[KernelStep, ...]:
+        """The launches of kernels, in order, those of bodies and branches among them."""
+        return tuple(step for step in self.every_step if isinstance(step, KernelStep))
+
+    @property
     def sources(self) -> tuple[KernelSource, ...]:
-        """Sources of all kernels, in order, those of bodies and branches among them."""
-        return tuple(step.source for step in self.every_step if isinstance(step, KernelStep))
+        """Sources of all kernels, in order."""
+        return tuple(step.source() for step in self.kernels)
 
     @property
     def traffic(self) -> int:
@@ -104,7 +116,7 @@ class Plan:
     def nbytes(self) -> int:
         """What the plan holds in memory: machine code, sources, and an estimate of the rest."""
         own = sum(
-            _STEP_BYTES + (len(step.source.text) if isinstance(step, KernelStep) else 0)
+            _STEP_BYTES + (step.text_bytes if isinstance(step, KernelStep) else 0)
             for step in self.steps
         )
         inner = sum(plan.nbytes for step in self.steps for plan in step.plans)
@@ -132,7 +144,7 @@ class Plan:
             for position, array in enumerate(results):
                 if array.dtype.kind == "f" and bool((array != array).any()):
                     raise FloatingPointError(
-                        f"result {position} of {self._name!r} holds NaN (debug_nans is on; run "
+                        f"result {position} of {self.name!r} holds NaN (debug_nans is on; run "
                         "it under minijit.disable_jit() to find the operation)"
                     )
             return results

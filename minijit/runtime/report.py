@@ -83,7 +83,7 @@ class CacheEntry:
             entry.hits,
             entry.compile_seconds,
             len(plans),
-            sum(len(plan.sources) for plan in plans),
+            sum(len(plan.kernels) for plan in plans),
             sum(plan.nbytes for plan in plans),
         )
 
@@ -92,6 +92,11 @@ class CacheEntries(tuple[CacheEntry, ...]):
     """The signatures in a cache, the least recently used first."""
 
     __slots__ = ()
+
+    @classmethod
+    def of(cls, cache: FunctionCache) -> CacheEntries:
+        """Describe what is in ``cache``."""
+        return cls(map(CacheEntry.of, cache.entries()))
 
     def __str__(self) -> str:
         """Return a line for each."""

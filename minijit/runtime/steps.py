@@ -18,11 +18,24 @@ if TYPE_CHECKING:
     from minijit.lowering.source import KernelSource
     from minijit.runtime.plan import Plan
 
-__all__ = ["EagerStep", "HostWork", "KernelStep", "Slot", "Step", "contiguous", "slots_among"]
+__all__ = [
+    "EagerStep",
+    "HostWork",
+    "KernelStep",
+    "LowerAgain",
+    "Operands",
+    "Slot",
+    "Step",
+    "contiguous",
+    "slots_among",
+]
 
 Slot = int
 """The place of a value while the plan runs: arguments first, then constants, then the rest."""
-
+Operands = tuple[Slot | np.generic, ...]
+"""What a step reads: a slot, or a NumPy scalar for a literal."""
+LowerAgain = Callable[[], "KernelSource"]
+"""Returns a kernel's source: at once where it was lowered in this process."""
 
 _lock = process_lock()
 
@@ -87,7 +100,10 @@ class KernelStep:
     """Launch one kernel.
 
     Attributes:
-        source: Its source, for people and for the cache.
+        name: Its name.
+        source: Its source, for people and for further kernels.
+        text_bytes: Length of that.
+        traffic: Bytes of the arrays that it reads and writes.
         launcher: Runs it.
         inputs: Slots of its input buffers.
         outputs: Slots of its output buffers.
@@ -100,7 +116,10 @@ class KernelStep:
     work: ClassVar[None] = None
     plans: ClassVar[tuple[Plan, ...]] = ()
 
-    source: KernelSource
+    name: str
+    source: LowerAgain
+    text_bytes: int
+    traffic: int
     launcher: Launcher
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
@@ -112,11 +131,6 @@ class KernelStep:
     def used(self) -> tuple[Slot, ...]:
         """Slots that are read."""
         return self.inputs + self.arguments
-
-    @property
-    def traffic(self) -> int:
-        """Bytes of all buffers."""
-        return sum(b.size * b.dtype.itemsize for b in self.source.kernel.buffers)
 
     @property
     def operands(self) -> tuple[Slot, ...]:
@@ -133,7 +147,7 @@ class KernelStep:
     def announce(self) -> None:
         """Tell that it ran."""
         if subscribers:
-            emit("launch", kernel=self.source.kernel.name)
+            emit("launch", kernel=self.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +173,7 @@ class EagerStep:
     primitive: Primitive
     params: dict[str, Any]
     into: Callable[..., Any] | None
-    operands: tuple[Slot | np.generic, ...]
+    operands: Operands
     outputs: tuple[Slot, ...]
     allocators: tuple[Callable[[], Any], ...]
     stored: bool

@@ -50,7 +50,7 @@ def _info(store: Store) -> int:
 
 
 def _list(store: Store) -> int:
-    rows = [("kernel", "target", "bytes", "used", "compiled in", "versions")]
+    rows = [("entry", "target", "bytes", "used", "compiled in", "versions")]
     records = sorted(store, key=lambda record: record.used, reverse=True)
     rows += [_row(record) for record in records]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -15,7 +15,7 @@ from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.lowering.kernel_ir import Role
 from minijit.lowering.source import KernelSource
-from minijit.runtime.pipeline import clear_kernels
+from minijit.runtime.launchers import clear_kernels
 from tests.lowering.simt import Pointer, run
 
 

@@ -15,7 +15,7 @@ import minijit
 from minijit.backends.base import Backend
 from minijit.backends.registry import get_backend
 from minijit.graph.tree import flatten, unflatten
-from minijit.runtime.pipeline import clear_kernels
+from minijit.runtime.launchers import clear_kernels
 from tests.gpu.stand_in import emulated_cuda
 
 

@@ -17,15 +17,27 @@ from minijit.backends.base import Backend
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.backends.registry import get_backend
 from minijit.lowering.demand import Program
+from minijit.runtime import plans
 from minijit.runtime.binaries import key_of
+from minijit.runtime.captured import Captured
 from minijit.runtime.pipeline import _lower, optimize, plan_partition
 from minijit.runtime.placement import Placed
+from minijit.runtime.plans import Wanted
 from tests.sampling import DEEP
 from tests.transforms.random_bodies import random_loop_program
 from tests.transforms.random_programs import random_program
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS, PROCESSES = (250, 20) if DEEP else (25, 3)
+
+
+def plan_key(function: Callable[..., Any], args: Any, backend: Backend) -> str:
+    """Name of the key of a program's plan."""
+    jaxpr = minijit.make_jaxpr(function)(*args)
+    inputs, consts = (Placed.on(get_backend("cpu"), values) for values in (args, jaxpr.consts))
+    key = plans._key_of(Wanted(jaxpr, inputs.layouts, backend, Captured.of(jaxpr), consts))
+    assert key is not None
+    return key.name
 
 
 def keys(function: Callable[..., Any], args: Any, backend: Backend) -> Iterator[str]:
@@ -48,7 +60,9 @@ def main() -> None:
     for backend in (get_backend("cpu"), CudaBackend(cc=(9, 0))):
         for seed in range(PROGRAMS):
             for make in (random_program, random_loop_program):
-                sys.stdout.write(" ".join(keys(*make(seed), backend)) + "\n")
+                program = make(seed)
+                names = [plan_key(*program, backend), *keys(*program, backend)]
+                sys.stdout.write(" ".join(names) + "\n")
 
 
 def test_other_processes_make_the_same_keys(tmp_path: Path) -> None:
@@ -99,6 +113,8 @@ def test_programs_that_differ_a_little_have_other_keys(name: str, target: str) -
     one, other = (list(keys(function, [x], backend)) for function in NEAR[name])
     assert one
     assert one != other
+    plan, another = (plan_key(function, [x], backend) for function in NEAR[name])
+    assert plan != another
 
 
 def near(count: int) -> Iterator[tuple[Callable[[Any], Any], Any]]:
@@ -118,4 +134,6 @@ def test_no_two_of_many_near_programs_share_a_key(target: str) -> None:
     programs = list(near(500))
     assert len(programs) > 500
     found = [" ".join(keys(function, [x], backend)) for function, x in programs]
+    assert len(set(found)) == len(found)
+    found = [plan_key(function, [x], backend) for function, x in programs]
     assert len(set(found)) == len(found)

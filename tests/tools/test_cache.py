@@ -73,7 +73,7 @@ def test_list(store: Store, run: Run) -> None:
     status, shown = run("list")
     heading, *rows = shown.splitlines()
     assert status == 0
-    assert heading.split()[:4] == ["kernel", "target", "bytes", "used"]
+    assert heading.split()[:4] == ["entry", "target", "bytes", "used"]
     assert len(rows) == 2
     damaged, good = rows  # the last used first
     assert "magic: it does not begin" in damaged

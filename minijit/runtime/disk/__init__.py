@@ -1,4 +1,4 @@
-"""The disk store: compiled binaries by their whole key, in files that are checked when read.
+"""The disk store: compiled binaries and plans by their whole key, in files that are checked.
 
 It knows nothing of kernels or compilers, and imports the standard library (and, for the user's
 cache folder, platformdirs) alone: a warm process opens it before anything that is slow to import.

@@ -90,7 +90,7 @@ class Flight(NamedTuple):
 
 
 class Store:
-    """Compiled binaries in one folder, shared by any number of threads and processes.
+    """Compiled binaries and plans in one folder, shared by any number of threads and processes.
 
     Attributes:
         folder: Where entries of this version's format are.

@@ -12,7 +12,7 @@ import minijit
 from minijit.backends import registry
 from minijit.backends.emulator.backend import EmulatedBackend
 from minijit.backends.emulator.device import EmulatedDevice
-from minijit.runtime.pipeline import clear_kernels
+from minijit.runtime.launchers import clear_kernels
 from tests.backends.test_cuda_programs import PROGRAMS
 from tests.sampling import paired
 
