@@ -30,8 +30,7 @@ class Loaded:
     def __init__(self, artifact: Artifact) -> None:
         """Prepare the program; made by :func:`load`."""
         self._artifact = artifact
-        self._backend = get_backend(artifact.device)
-        plan = artifact.plan(self._backend)
+        plan = artifact.plan(get_backend(artifact.device))
         self._run = plan.returning(artifact.out_tree)
         self._paths = tuple(leaf_paths(artifact.treedef, artifact.names))
 
@@ -55,7 +54,9 @@ class Loaded:
 
         Raises:
             TypeError: the structure, a type or a memory layout is another one.
+            ForkedCUDAError: it was loaded on the GPU by the process that this one was forked from.
         """
+        backend = get_backend(self.device)  # asked each time: a fork may have lost it
         leaves, treedef = flatten(self._bound(args, kwargs))
         if treedef != self._artifact.treedef:
             raise TypeError(
@@ -69,7 +70,7 @@ class Loaded:
                 raise TypeError(
                     f"{self} was compiled for other arguments: {path}: {expected} -> {found}"
                 )
-        placed = Placed.on(self._backend, leaves)
+        placed = Placed.on(backend, leaves)
         if placed.layouts != self._artifact.layouts:
             places = zip(self._paths, placed.layouts, self._artifact.layouts, strict=True)
             path, now, then = next(p for p in places if p[1] != p[2])

@@ -13,10 +13,11 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 PRELUDE = """
-import contextlib, itertools, os, signal, threading
+import contextlib, itertools, os, signal, tempfile, threading
 import numpy as np
 import minijit
 from minijit.backends import registry
+from minijit.backends.emulator.backend import EmulatedBackend
 
 def in_child(work):
     child = os.fork()
@@ -122,21 +123,34 @@ def test_a_child_compiles_while_its_parent_compiles_the_same_function() -> None:
 def test_a_child_of_a_process_that_used_cuda_is_told() -> None:
     program = """
         # The emulated device in the place of a GPU: what matters is who used it.
-        registry._backends["cuda"] = registry.get_backend("cuda-emulated")
+        stand_in = EmulatedBackend()
+        stand_in.name = "cuda"
+        registry._backends["cuda"] = stand_in
         g = minijit.jit(lambda v: v + 1)
         with minijit.default_device("cuda"):
             compiled = g.lower(x).compile()
             right(g(x), x + 1)
+        file = os.path.join(tempfile.mkdtemp(), "program")
+        compiled.export(file)
+        loaded = minijit.load(file)
+        right(loaded(x), x + 1)
+        calls = {
+            "jitted": lambda: g(x),
+            "compiled": lambda: compiled(x),
+            "new": lambda: minijit.jit(lambda v: v)(x),
+            "loaded": lambda: loaded(x),
+            "loaded by the child": lambda: minijit.load(file),
+        }
 
         def work():
             refused = 0
-            for call in (lambda: g(x), lambda: compiled(x), lambda: minijit.jit(lambda v: v)(x)):
+            for call in calls.values():
                 try:
                     with minijit.config.override(device="cuda"):
                         call()
                 except minijit.ForkedCUDAError as error:
                     refused += "spawn" in str(error)
-            assert refused == 3
+            assert refused == len(calls)
             assert "cuda" not in minijit.devices()
             right(g(x), x + 1)  # on the CPU
             right(f(x, n=1), x * 4)
