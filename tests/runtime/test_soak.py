@@ -38,10 +38,10 @@ def expected(number: int, x: np.ndarray[Any, np.dtype[Any]]) -> Any:
 
 
 def use(seconds: float, seed: int, errors: list[str]) -> int:
-    """Call functions of changing shapes until the time is over; how many calls were made."""
+    """Call functions of changing shapes until the time is over, and at least twice; how often."""
     dice, calls, end = random.Random(seed), 0, time.monotonic() + seconds
     jitted = {number: minijit.jit(function(number)) for number in range(12)}
-    while time.monotonic() < end:
+    while calls < 2 or time.monotonic() < end:
         number, rows = dice.randrange(12), dice.randrange(1, 9)
         x = np.random.default_rng(rows).standard_normal((rows, 40), dtype=np.float32)
         found = jitted[number](x)
