@@ -24,6 +24,7 @@ from minijit.graph import errors
 from minijit.graph.config import config
 from minijit.graph.errors import (
     ConcretizationTypeError,
+    DeclarationError,
     ForkedCUDAError,
     NonConcreteBooleanIndexError,
     RecompileLimitError,
@@ -50,6 +51,7 @@ __all__ = [
     "Array",
     "Compiled",
     "ConcretizationTypeError",
+    "DeclarationError",
     "ForkedCUDAError",
     "Jaxpr",
     "Jitted",

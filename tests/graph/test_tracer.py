@@ -183,6 +183,7 @@ def test_every_class_is_what_python_expects() -> None:
         kind = getattr(errors, name)
         assert len(inspect.cleandoc(kind.__doc__ or "")) > 60
         expected = {"Warning": UserWarning, "LimitError": RuntimeError, "CUDAError": RuntimeError}
+        expected["DeclarationError"] = ValueError
         bases = [base for end, base in expected.items() if name.endswith(end)]
         assert issubclass(kind, bases[0] if bases else TypeError)
         if name != "CacheWarning":
