@@ -12,8 +12,15 @@ import math
 from minijit.lowering.cuda_emitter import SECTOR_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_launch import unrolled_lanes
 from minijit.lowering.cuda_lead import Lead, find_lead
-from minijit.lowering.kernel_ir import Kernel, Store
-from minijit.lowering.stages import Staging, accesses, reads_along_rows, stage_kernel
+from minijit.lowering.kernel_ir import Kernel, Load, Map, Store
+from minijit.lowering.source import held_dtype
+from minijit.lowering.stages import (
+    CHEAP_FLOPS,
+    Staging,
+    accesses,
+    reads_along_rows,
+    stage_kernel,
+)
 
 __all__ = [
     "FEW_ROWS",
@@ -29,6 +36,9 @@ WARP = 32
 FEW_ROWS = 264
 _SHORT_LANES = 8
 _MOST_LANES = 32
+_REGISTER_BYTES = 4
+_ROOMY_LANES = 16
+"""With so many cells of a register and more, a thread takes at most 64: more blocks at once."""
 MOST_THREADS = 512
 _PASS_THREADS = 256
 _PASS_VECTORS = 4
@@ -106,7 +116,8 @@ def choose_geometry(
     if by_column:
         geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
     else:
-        geometry = _rows(rows, cols, chunk, max(most, chunk), sector)
+        roomy = _ROOMY_LANES if _is_wide(kernel, held) else most
+        geometry = _rows(rows, cols, chunk, max(most, chunk), roomy, sector)
         if lead is not None:
             geometry = geometry.led(cols, lead)
     return geometry, held if geometry.persistent else stage_kernel(kernel, budget=0)
@@ -140,16 +151,29 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def _rows(rows: int, cols: int, chunk: int, most: int, sector: int) -> Geometry:
+def _is_wide(kernel: Kernel, held: Staging) -> bool:
+    """Whether a cell takes a register or more: by what stays of it, or by a costly operation.
+
+    Of float16 as it is loaded two take one.
+    """
+    loaded = {statement.out for statement in kernel.statements if isinstance(statement, Load)}
+    dtypes = (value.dtype if value in loaded else held_dtype(value.dtype) for value in held.kept)
+    maps = (s for stage in held.stages for s in stage.cells if isinstance(s, Map))
+    costly = any(statement.op.flops > CHEAP_FLOPS for statement in maps)
+    return costly or sum(dtype.itemsize for dtype in dtypes) >= _REGISTER_BYTES
+
+
+def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) -> Geometry:
     chunks = max(-(-cols // chunk), 1)
     # One warp for a row while that keeps enough rows in flight, more when there are few rows.
-    roomy = WARP if rows >= FEW_ROWS else MOST_THREADS
+    threads = WARP if rows >= FEW_ROWS else MOST_THREADS
     short = max(min(_SHORT_LANES, most) // chunk, 1)
-    group = min(power_of_two(-(-chunks // short)), roomy)
+    group = min(power_of_two(-(-chunks // short)), threads)
     # Fewer threads than share a sector would ask for it in each of their steps.
     group = max(group, min(sector // chunk, power_of_two(chunks)))
-    while -(-chunks // group) * chunk > most and group < MOST_THREADS:
-        group *= 2
+    for lanes, threads in ((min(most, roomy), _PASS_THREADS), (most, MOST_THREADS)):
+        while -(-chunks // group) * chunk > lanes and group < threads:
+            group *= 2
     steps = -(-chunks // group)
     persistent = steps * chunk <= most
     if not persistent:

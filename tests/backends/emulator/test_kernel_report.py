@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,17 @@ def test_rows_of_any_length(length: tuple[int, str], seen: tuple[str, tuple[int,
     )
     most = 96 if dtype == "float64" else 64
     assert all(kernel.registers <= most for kernel in report.kernels)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("columns", [1000, 1024, 4096])
+def test_many_rows_of_thousands_take_few_registers(columns: int, dtype: str) -> None:
+    for function, vectors in ROWS.values():
+        x = normal(264, columns, dtype=dtype)
+        weights = [normal(columns, dtype=dtype) for _ in range(vectors)]
+        (kernel,) = kernel_report(partial(function, np), x, *weights).kernels
+        assert kernel.registers <= 64
+        assert "held in registers" in kernel.schedule
 
 
 @pytest.mark.parametrize(("name", "passes"), [("softmax", 5), ("rmsnorm", 3), ("logsumexp", 2)])
