@@ -103,6 +103,9 @@ class Backend(Protocol):
     def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
         """Return ``source`` and every other source that a launch of its kernel may need."""
 
+    def candidates(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source``, and its kernel on other schedules that may be faster on a machine."""
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source; needs no device."""
 

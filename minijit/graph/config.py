@@ -26,6 +26,7 @@ class Settings:
         default_float: Dtype that creation functions give floating-point data.
         default_int: Dtype that creation functions give integer data.
         checks: Verify the graph and the kernels after every step of the pipeline.
+        autotune: Measure several schedules of a kernel when it is compiled, and take the fastest.
         debug_nans: Raise ``FloatingPointError`` when an output holds NaN.
         log_compiles: Log one line for each compile.
         explain_cache_misses: Log why a call had to be traced again.
@@ -49,6 +50,7 @@ class Settings:
     default_float: str = "float32"
     default_int: str = "int32"
     checks: bool = False
+    autotune: bool = False
     debug_nans: bool = False
     log_compiles: bool = False
     explain_cache_misses: bool = False
@@ -67,7 +69,7 @@ class Settings:
     @property
     def fingerprint(self) -> tuple[tuple[str, object], ...]:
         """The options that change what a function compiles to, by name."""
-        names = ("default_float", "default_int", "checks", "debug_nans")
+        names = ("default_float", "default_int", "checks", "autotune", "debug_nans")
         options = tuple((name, getattr(self, name)) for name in names)
         # By their texts, which no two have in common: a version must not keep them alive.
         return (*options, ("extensions", tuple(map(repr, self.extensions))))

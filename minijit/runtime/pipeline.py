@@ -22,6 +22,7 @@ from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
 from minijit.lowering.split import split_reduction
 from minijit.runtime.assemble import Assembler
+from minijit.runtime.autotune import fastest
 from minijit.runtime.binaries import binary_of
 from minijit.runtime.captured import Captured
 from minijit.runtime.launchers import launcher_of
@@ -104,14 +105,7 @@ def compile_plan(
     known = dict(zip(optimized.invars, layouts, strict=True))
     known.update(zip(optimized.constvars, consts.layouts, strict=True))
     kernels = _step("lower", lambda: _lower(program, parts, known))
-    sources = [
-        [_step("source", partial(backend.emit, lowered.kernel)) for lowered in step]
-        for step in kernels
-    ]
-    compiled = [
-        [(lowered, source, _launcher(backend, source, build)) for lowered, source in pairs]
-        for pairs in map(zip, kernels, sources)
-    ]
+    compiled = [[_compiled(backend, lowered, build) for lowered in step] for step in kernels]
     # What bodies give is no result yet: they are not searched for NaN.
     assembler = Assembler(
         backend, optimized, parts, known, partial(compile_plan, check_nans=False, build=build)
@@ -154,7 +148,18 @@ def _lower(
     return kernels
 
 
-def _launcher(backend: Backend, source: KernelSource, build: Build) -> Launcher:
+def _compiled(
+    backend: Backend, lowered: Lowered, build: Build
+) -> tuple[Lowered, KernelSource, Launcher]:
+    """Return a kernel with its source and loaded, on the schedule that is chosen or measured."""
+    load = partial(_launcher, backend, build)
+    source = _step("source", partial(backend.emit, lowered.kernel))
+    if config.autotune:
+        return lowered, *_step("autotune", partial(fastest, backend, source, load))
+    return lowered, source, load(source)
+
+
+def _launcher(backend: Backend, build: Build, source: KernelSource) -> Launcher:
     """Return the loaded kernel of ``source``: equal codes are compiled once a process.
 
     Equal codes may run on spaces of different sizes, each with a launcher of its own. Two user

@@ -97,7 +97,7 @@ def test_kernels_of_equal_text_that_run_otherwise_are_compiled_apart(
         source, launch=dataclasses.replace(source.launch, work=source.launch.work + 1)
     )
     launchers = [
-        pipeline._launcher(backend, s, backend.compile) for s in (source, other, source, other)
+        pipeline._launcher(backend, backend.compile, s) for s in (source, other, source, other)
     ]
     assert launchers[0] is launchers[2] is not launchers[1]
     assert launchers[1] is launchers[3]

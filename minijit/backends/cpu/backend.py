@@ -5,6 +5,7 @@ What lowers and compiles is imported by the methods that do: a warm process only
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from minijit.lowering.source import KernelSource
 
 __all__ = ["CpuBackend"]
+
+_VECTORS = (0, 2, 4, 8)
+"""How many vectors an innermost loop may work on at a time; 0 lets the compiler choose."""
 
 
 class CpuBackend:
@@ -58,6 +62,14 @@ class CpuBackend:
     def variants(self, source: KernelSource) -> tuple[KernelSource, ...]:
         """Return ``source`` alone."""
         return (source,)
+
+    def candidates(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source``, and the same with other numbers of vectors at a time."""
+        launch: CpuLaunch = source.launch
+        if launch.unroll:
+            return (source,)
+        others = [count for count in _VECTORS if count != launch.interleave]
+        return source, *(_interleaved(source, launch, count) for count in others)
 
     def compile(self, source: KernelSource) -> Binary:
         """Compile a source to a relocatable object file."""
@@ -134,3 +146,10 @@ class CpuBackend:
 
     def synchronize(self) -> None:
         """Return at once: launches return when they have finished."""
+
+
+def _interleaved(source: KernelSource, launch: CpuLaunch, count: int) -> KernelSource:
+    """Return ``source`` with another number of vectors at a time."""
+    schedule = f"{source.schedule}, {count or 'the usual number of'} vectors at a time"
+    launch = dataclasses.replace(launch, interleave=count)
+    return dataclasses.replace(source, schedule=schedule, launch=launch)

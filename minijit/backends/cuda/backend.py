@@ -121,6 +121,14 @@ class CudaBackend:
             return (source,)
         return source, self._emitted(source.kernel, vectorize=False)
 
+    def candidates(self, source: KernelSource) -> tuple[KernelSource, ...]:
+        """Return ``source``, and the same with less work for each thread, and without vectors."""
+        launch: CudaLaunch = source.launch
+        works = [launch.work // share for share in (2, 4) if launch.work >= share]
+        less = [self._emitted(source.kernel, work=work) for work in works]
+        found = (source, *less, *self.variants(source)[1:])
+        return tuple({each.text: each for each in reversed(found)}.values())[::-1]
+
     def compile(self, source: KernelSource) -> Binary:
         """Compile to a cubin.
 
