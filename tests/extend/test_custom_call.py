@@ -186,6 +186,18 @@ def test_what_is_no_declaration_is_refused_at_once(options: dict[str, Any], mess
         ({"launch": lambda x, *, bins: (1, 2048)}, "is larger than 1024"),
         ({"launch": lambda x, *, bins: (0, 32)}, "0 is no extent of a launch"),
         ({"arguments": lambda x, *, bins: (5,)}, "give NumPy scalars"),
+        (
+            {"arguments": lambda x, *, bins: (np.int64(x.size),)},
+            "takes 4 parameters and is given 3: operands 1, results 1, arguments= 1",
+        ),
+        (
+            {"arguments": lambda x, *, bins: (np.int32(x.size), np.int32(bins))},
+            "parameter 2 of kernel 'histogram', .* of 8 bytes and is given numpy.int32",
+        ),
+        (
+            {"arguments": lambda x, *, bins: (np.int64(x.size), np.float32(bins))},
+            "parameter 3 of kernel 'histogram', .* of 4 bytes and is given numpy.float32",
+        ),
         ({"abstract_eval": lambda x, *, bins: bins}, "return what has shape and dtype"),
     ],
 )
@@ -193,6 +205,23 @@ def test_a_kernel_that_cannot_run_is_refused(options: dict[str, Any], message: s
     hist = histogram(**options)
     with minijit.default_device("cuda-emulated"), pytest.raises(DeclarationError, match=message):
         minijit.jit(lambda x: hist(x, bins=4))(X)
+
+
+def test_parameters_of_all_kinds_are_taken() -> None:
+    source = """
+    extern "C" __global__ void mixed(
+        const float* __restrict__ x, float* y, bool on, signed char c, unsigned short s, double d
+    ) { y[threadIdx.x] = on ? x[threadIdx.x] + c + s + d : 0; }
+    """
+    mixed = custom_call(
+        "mixed",
+        abstract_eval=lambda x: x,
+        cuda=source,
+        launch=lambda x: (1, x.size),
+        arguments=lambda x: (np.bool_(True), np.int8(-1), np.uint16(7), np.float64(0.5)),
+    )
+    with minijit.default_device("cuda-emulated"):
+        assert np.array_equal(minijit.jit(lambda x: mixed(x))(X[0]), X[0] + np.float32(6.5))
 
 
 def test_a_python_kernel_that_numba_refuses() -> None:

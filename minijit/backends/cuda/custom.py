@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -20,7 +21,10 @@ from minijit.graph.errors import DeclarationError
 __all__ = ["custom_launcher"]
 
 _THREADS = 1024
+_PARAMETER = re.compile(r"\.param\b.*?\.([usfb])(\d+)\b[^\[]*(?:\[(\d+)\])?$")
 Extent = tuple[int, int, int]
+Parameter = tuple[bool, int]
+"""Whether a parameter is a float, and how many bytes it has."""
 
 
 def custom_launcher(
@@ -45,7 +49,8 @@ def custom_launcher(
         ptx: Whether the device takes PTX in the place of a cubin.
 
     Raises:
-        DeclarationError: it does not compile, or its launch configuration is none.
+        DeclarationError: it does not compile, its launch configuration is none, or it takes other
+            parameters than it is given.
     """
     grid, block, shared = _configuration(kernel, operands, params)
     scalars = tuple(map(_scalar, kernel.arguments(*operands, **params)))
@@ -53,7 +58,9 @@ def custom_launcher(
     in_c = isinstance(kernel.code, str)
     kinds = tuple((aval.dtype.str, aval.ndim) for aval in arrays)
     types = tuple(scalar.dtype for scalar in scalars)
-    binary = _compiled(kernel, () if in_c else kinds, () if in_c else types, cc, ptx)
+    binary, parameters = _compiled(kernel, () if in_c else kinds, () if in_c else types, cc, ptx)
+    if in_c:
+        _check_parameters(kernel.entry, parameters, len(operands), len(results), types)
     run = device.load(binary.code, binary.entry, grid, block, shared)
     slots = [1 if in_c else 5 + 2 * aval.ndim for aval in arrays]
     fields = [() if in_c else _fields(aval) for aval in arrays]
@@ -113,6 +120,34 @@ def _scalar(value: Any) -> Any:
     return value
 
 
+def _check_parameters(
+    entry: str,
+    parameters: Sequence[Parameter],
+    operands: int,
+    results: int,
+    types: Sequence[np.dtype[Any]],
+) -> None:
+    """Refuse a kernel that would read what it is not given, or read it as another type."""
+    arrays = operands + results
+    order = "it gets the operands, the results, then those of arguments="
+    if len(parameters) != arrays + len(types):
+        raise DeclarationError(
+            f"kernel {entry!r} takes {len(parameters)} parameters and is given "
+            f"{arrays + len(types)}: operands {operands}, results {results}, arguments= "
+            f"{len(types)}; {order}"
+        )
+    given = [*[(False, 8)] * arrays, *((dtype.kind == "f", dtype.itemsize) for dtype in types)]
+    names = [*["a pointer"] * arrays, *(f"numpy.{dtype.name}" for dtype in types)]
+    for place, (parameter, other, name) in enumerate(zip(parameters, given, names, strict=True)):
+        # A float of 16 bits is bytes in PTX.
+        if parameter != other and not (other == (True, 2) and parameter[1] == 2):
+            kind = f"{'a float' if parameter[0] else 'a number or struct'} of {parameter[1]} bytes"
+            raise DeclarationError(
+                f"parameter {place} of kernel {entry!r}, counted from 0, is {kind} and is given "
+                f"{name}: {order}, each a NumPy scalar of the parameter's type"
+            )
+
+
 @functools.lru_cache(256)
 def _compiled(
     kernel: DeviceKernel,
@@ -120,19 +155,22 @@ def _compiled(
     scalars: tuple[np.dtype[Any], ...],
     cc: ComputeCapability,
     ptx: bool,
-) -> Binary:
+) -> tuple[Binary, tuple[Parameter, ...]]:
+    """Return a kernel's code; of one in C its parameters as well."""
     if isinstance(kernel.code, str):
-        code = _from_c(kernel.code, kernel, cc, ptx=ptx)
-        return Binary(code, kernel.entry, {})
+        code, parameters = _from_c(kernel.code, kernel, cc, ptx=ptx)
+        return Binary(code, kernel.entry, {}), parameters
     python = getattr(kernel.code, "py_func", kernel.code)
     assert isinstance(python, FunctionType)
     text = compile_python(
         python, arrays, scalars, kernel.entry, cc, SimpleNamespace(bounds=(_THREADS, 1))
     )
-    return Binary(text.encode(), kernel.entry, {}) if ptx else link(text, cc)
+    return Binary(text.encode(), kernel.entry, {}) if ptx else link(text, cc), ()
 
 
-def _from_c(source: str, kernel: DeviceKernel, cc: ComputeCapability, *, ptx: bool) -> bytes:
+def _from_c(
+    source: str, kernel: DeviceKernel, cc: ComputeCapability, *, ptx: bool
+) -> tuple[bytes, tuple[Parameter, ...]]:
     """Compile CUDA C; the library is CUDA's own, which needs no driver."""
     from cuda.bindings import nvrtc
 
@@ -142,23 +180,35 @@ def _from_c(source: str, kernel: DeviceKernel, cc: ComputeCapability, *, ptx: bo
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            _, size = nvrtc.nvrtcGetProgramLogSize(program)
-            log = b" " * size
-            nvrtc.nvrtcGetProgramLog(program, log)
+            log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
             raise DeclarationError(
                 f"kernel {kernel.entry!r} does not compile:\n{log.decode().strip(chr(0)).strip()}"
             )
-        get = (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if ptx else (
-            nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN
-        )  # fmt: skip
-        _, size = get[0](program)
-        code = b" " * size
-        get[1](program, code)
+        text = _read(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+        code = text if ptx else _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    if ptx and f".entry {kernel.entry}(".encode() not in code:
+    return code, _parameters(text.decode(), kernel.entry)
+
+
+def _read(program: Any, size_of: Callable[..., Any], get: Callable[..., Any]) -> bytes:
+    _, size = size_of(program)
+    data: bytes = b" " * size
+    get(program, data)
+    return data
+
+
+def _parameters(ptx: str, entry: str) -> tuple[Parameter, ...]:
+    """Return what a kernel takes, as its declaration in PTX says."""
+    found = re.search(rf"\.entry {re.escape(entry)}\((.*?)\)", ptx, re.DOTALL)
+    if found is None:
         raise DeclarationError(
-            f"the source has no kernel {kernel.entry!r}: write "
-            f'extern "C" __global__ void {kernel.entry}(...)'
+            f'the source has no kernel {entry!r}: write extern "C" __global__ void {entry}(...)'
         )
-    return bytes(code.rstrip(b"\0") if ptx else code)
+    parameters = []
+    for declared in filter(str.strip, found[1].split(",")):
+        match = _PARAMETER.search(declared.strip())
+        assert match is not None, declared
+        kind, bits, count = match.groups()
+        parameters.append((kind == "f", int(bits) // 8 * int(count or 1)))
+    return tuple(parameters)
