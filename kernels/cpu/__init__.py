@@ -1,4 +1,4 @@
-"""Numba device functions of the CPU: reductions that vectorise, C casts, float16, prefetches."""
+"""Numba device functions of the CPU: reductions, C casts, float16, prefetches, streams."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from minijit.kernels.cpu.freeze import freeze
 from minijit.kernels.cpu.half import half_bits, half_value, round_half
 from minijit.kernels.cpu.prefetch import prefetch_read, prefetch_write
 from minijit.kernels.cpu.reductions import COMBINE, add_exactly, total_of
+from minijit.kernels.cpu.streaming import settle_stores, stream
 
 #: What generated kernels refer to by name.
 VOCABULARY = {
@@ -18,6 +19,8 @@ VOCABULARY = {
     "prefetch_read": prefetch_read,
     "prefetch_write": prefetch_write,
     "round_half": round_half,
+    "settle_stores": settle_stores,
+    "stream": stream,
     "total_of": total_of,
     **FROM_FLOAT,
     **{f"fold_{monoid}": fold for monoid, fold in COMBINE.items()},

@@ -42,8 +42,6 @@ _FLOP_NS = 0.007
 _TERM_NS = 0.025
 _SHORT = 8
 """An innermost loop of at most as many trips is unrolled rather than run in vectors."""
-
-
 _FAR_BYTES = 1 << 20
 """Smaller arrays are in a near cache anyway."""
 _LINE_BYTES = 64
@@ -103,7 +101,14 @@ _EXTENT, _BLOCK = "extent", "block"
 
 
 class CpuEmitter(Emitter):
-    """Statements as CPU code, loops over units, and scratch arrays."""
+    """Statements as CPU code, loops over units, and scratch arrays.
+
+    Attributes:
+        scratch: The arrays so far.
+        sizes: The parameters by which one code serves several sizes, with their values here.
+        collected: Where in a scratch array a result is kept until it is streamed.
+        used_dims: The dimensions on which each value depends.
+    """
 
     vocabulary = _KERNELS
 
@@ -112,6 +117,7 @@ class CpuEmitter(Emitter):
         super().__init__(kernel)
         self.scratch: list[Scratch] = []
         self.sizes: dict[str, int] = {}
+        self.collected: dict[Store, str] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
         self._uses = _uses(kernel)
 
@@ -179,6 +185,15 @@ class CpuEmitter(Emitter):
             used = frozenset(statement.index.dims)
             return used | self.used_dims.get(statement.value, frozenset())  # type: ignore[arg-type]
         return self.used_dims[statement.out]
+
+    def statement(self, statement: Statement) -> None:
+        """Write one statement; a result that is collected goes to its place in scratch."""
+        if isinstance(statement, Store) and statement in self.collected:
+            dtype = self.kernel.buffers[statement.buffer].dtype
+            value = self.store_code(dtype, self.operand(statement.value))
+            self.writer.line(f"{self.collected[statement]} = {value}")
+        else:
+            super().statement(statement)
 
     def statements(self, statements: Sequence[Statement]) -> None:
         """Write statements in order."""
@@ -274,6 +289,9 @@ class CpuEmitter(Emitter):
     def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
         """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
         kernel = self.kernel
+        if self.collected:
+            self.writer.line(f"{self.helper('settle_stores')}()")
+            schedule += f", {len(self.collected)} results past the caches"
         names = ["start", "stop"] + [scratch.name for scratch in self.scratch]
         names += [f"b{position}" for position in range(len(kernel.buffers))]
         names += [f"a{position}" for position in range(len(kernel.arguments))]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_streams import streamed, vector_loop
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import EXPENSIVE_FLOPS, operands
@@ -60,7 +61,8 @@ class _Map:
             if self.inner is None:
                 emitter.statements([s for s in self.kernel.statements if isinstance(s, Store)])
             else:
-                with emitter.writer.block(f"for i{self.inner} in range({span}):"):
+                stores = streamed(self.kernel, ready[-1], self.inner, tile.blocks[-1])
+                with vector_loop(emitter, self.inner, span, stores):
                     for value in shared:
                         emitter.read(value, f"once_{value.name}[i{self.inner}]")
                     emitter.statements(ready[len(tile.order)])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
+from minijit.lowering.cpu_streams import streamed, vector_loop
 from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, Staging, stage_kernel
@@ -79,8 +80,9 @@ def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[
     least, most = _AHEAD_BYTES
     found: dict[tuple[int, Affine], _Jump] = {}
     for number, stage in enumerate(stages):
+        past = _streamed(kernel, stage)
         for access in stage.cells:
-            if isinstance(access, Load | Store) and emitter.is_far(access):
+            if isinstance(access, Load | Store) and emitter.is_far(access) and access not in past:
                 jump = access.index.stride(row)
                 size = kernel.buffers[access.buffer].dtype.itemsize
                 apart = least <= size * kernel.cols[0] <= most and kernel.cols[0] <= abs(jump)
@@ -88,6 +90,18 @@ def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[
                     this_row = isinstance(access, Store) and number > dearest
                     found[access.buffer, access.index] = access, 0 if this_row else jump
     return {dearest: list(found.values())}
+
+
+def _streamed(kernel: Kernel, stage: Stage) -> tuple[Store, ...]:
+    """Return the stores of a pass that go past the caches.
+
+    A sum would be another one in the segments of such a loop. Parts of a row that is split are
+    there to be reduced.
+    """
+    if stage.reduces or not kernel.cols or kernel.ragged is not None:
+        return ()
+    dim = unit_stride_dim(kernel, range(len(kernel.rows), len(kernel.extents)))
+    return streamed(kernel, stage.cells, dim, kernel.extents[dim])
 
 
 def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump]) -> None:
@@ -116,7 +130,7 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump])
                 span = emitter.segments(stack, inner, length)
             for access, jump in ahead:
                 emitter.prefetch(access, jump, inner, span if "," in span else f"0, {span}")
-            with writer.block(f"for i{inner} in range({span}):"):
+            with vector_loop(emitter, inner, span, _streamed(kernel, stage)):
                 _cell(emitter, stage, rest, accumulations)
             for each in accumulations:
                 if each.segmented:
