@@ -59,11 +59,13 @@ class Miss:
         signature: Its arguments, in words.
         changes: What was new against the nearest signature in the cache; none at the first call.
         traced: Whether it was traced; else the program was compiled for another memory layout.
+        note: Whether it says of the miss before it that the disk has the same of other versions.
     """
 
     signature: str
     changes: tuple[Change, ...]
     traced: bool
+    note: bool = False
 
     def __str__(self) -> str:
         """Return the changes, or the signature of a first call."""
@@ -205,6 +207,7 @@ class History:
         emit("miss", function=function, changes=changes)
         if config.explain_cache_misses:
             how = "traced anew" if miss.traced else "compiled for another memory layout"
+            how = "on the disk for others" if miss.note else how
             _log("%s is %s: %s", function, how, "; ".join(changes))
 
     @contextmanager
@@ -220,7 +223,7 @@ class History:
         seconds = time.perf_counter() - started
         self.compiles += 1
         if noted:
-            self._add(function, Miss("", tuple(noted), traced=False))
+            self._add(function, Miss("", tuple(noted), traced=False, note=True))
         emit("program", function=function, seconds=seconds)
         if config.log_compiles:
             types = ", ".join(map(str, signature.avals))

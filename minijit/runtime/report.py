@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -160,8 +161,13 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         title, *_ = self._lines()
-        rows = [(number, str(miss)) for number, miss in enumerate(self.misses, 1)]
+        rows = self._rows()
         return html_table(title, ("", "why"), rows) + html_list(list(map(str, self.recurring)))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return the misses, numbered; what is only a note has no number."""
+        numbers = itertools.count(1)
+        return [("" if miss.note else str(next(numbers)), str(miss)) for miss in self.misses]
 
     def _lines(self) -> Iterator[str]:
         times = "once" if self.compiles == 1 else f"{self.compiles} times"
@@ -170,8 +176,8 @@ class Explanation:
             if self.compiles
             else (f"{self.function} was not compiled yet")
         )
-        for number, miss in enumerate(self.misses, 1):
-            yield f"{number:4}  {miss}"
+        for number, miss in self._rows():
+            yield f"{number:>4}  {miss}"
         if self.recurring:
             yield "what changed, and what to do"
             yield from (f"      {each}" for each in self.recurring)

@@ -173,6 +173,7 @@ def test_programs_on_disk_for_other_versions_are_told(
         minijit.clear_caches()
         f(X)
         assert last(f) == ("version", f"numba: 0.1 -> {ours['numba']}")
+        assert f"\n      numba: 0.1 -> {ours['numba']}\n" in str(f.explain())  # without a number
         minijit.clear_caches()
         misses = len(f.explain().misses)
         f(X)  # now it is there
