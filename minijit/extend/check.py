@@ -97,6 +97,7 @@ def check_primitive(
 
     Raises:
         AssertionError: a check has failed; the message is the report.
+        TypeError: what is given is no operation that was declared.
     """
     primitives = _primitives(operation)
     results: list[CheckResult] = []
@@ -126,7 +127,13 @@ def check_primitive(
 def _primitives(operation: Any) -> tuple[Primitive, ...]:
     """Return the primitives behind what users call."""
     several: tuple[Primitive, ...] | None = getattr(operation, "primitives", None)
-    return several or (getattr(operation, "primitive", operation),)
+    found = several or (getattr(operation, "primitive", operation),)
+    if not isinstance(found[0], Primitive):
+        raise TypeError(
+            f"{operation!r} is not declared: give what @elementwise, @reduction or custom_call "
+            "returned"
+        )
+    return found
 
 
 Check = Callable[["checks.Subject"], str]

@@ -126,7 +126,9 @@ def _declared(
                 f"{function.__name__} takes {count} operands, and its code for {target} "
                 f"{other.__code__.co_argcount} (at {user_line()})"
             )
-    alone = Alone(lambda *operands: operation(*operands), name or function.__name__)
+    alone = Alone(
+        lambda *operands, **given: operation(*operands, **given), name or function.__name__
+    )
     operation = define.elementwise(
         name or function.__name__,
         scalar=Scalar(
@@ -149,6 +151,9 @@ def _declared(
         batch=batch,
     )
     return operation
+
+
+_declared.__qualname__ = "elementwise"  # what Python says of an option that there is not
 
 
 def formula(function: FunctionType | None) -> Formula | None:
@@ -193,7 +198,8 @@ def loops_of(dtypes: Dtypes, count: int, result: DTypeLike) -> np.ufunc | Loops:
         return dtypes
     if dtypes not in ("float", "any"):
         raise DeclarationError(
-            f"dtypes={dtypes!r} (at {user_line()}): write 'float', 'any' or a ufunc of NumPy"
+            f"dtypes={dtypes!r} (at {user_line()}): write 'float', 'any' or a ufunc of NumPy, "
+            "and names of dtypes into only="
         )
     return Loops(count, dtypes == "float", None if result is None else canonical_dtype(result))
 

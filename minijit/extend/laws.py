@@ -39,6 +39,11 @@ def check_laws(
         try:
             start = tuple(part.item() for part in identity(np.dtype(dtype)))
             elements = [_lifted(element, number, n, position) for n, number in enumerate(numbers)]
+            if element is not None and len(elements[0]) != len(start):
+                raise DeclarationError(
+                    f"element of {_where(combine)} gives {len(elements[0])} numbers, and the "
+                    f"identity has {len(start)} components"
+                )
             _check(combine, elements, start)
         except DeclarationError:
             raise
@@ -56,8 +61,7 @@ def _check(combine: FunctionType, elements: Sequence[Tuple], start: Tuple) -> No
     def joined(a: Tuple, b: Tuple) -> Tuple:
         return _tuple(combine(*a, *b))
 
-    code = combine.__code__
-    where = f"{combine.__name__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    where = _where(combine)
     for a in elements:
         for pair in ((start, a), (a, start)):
             if not _near(joined(*pair), a):
@@ -80,6 +84,11 @@ def _check(combine: FunctionType, elements: Sequence[Tuple], start: Tuple) -> No
                 f"{_shown(b)}, {_shown(c)} the first two first gives {_shown(left)}, the last two "
                 f"first {_shown(right)}"
             )
+
+
+def _where(function: FunctionType) -> str:
+    code = function.__code__
+    return f"{function.__name__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
 def _tuple(result: Any) -> Tuple:

@@ -239,6 +239,9 @@ def _declared(
     return made
 
 
+_declared.__qualname__ = "reduction"  # what Python says of an option that there is not
+
+
 class _Identity:
     """The components that change nothing, by dtype."""
 
@@ -287,7 +290,10 @@ class _ResultDtype:
 
     def __call__(self, dtype: Dtype) -> Dtype:
         if self._only and dtype.name not in self._only:
-            raise TypeError(f"{self._name}: computes with {self._only}, not {dtype.name}")
+            raise TypeError(
+                f"{self._name} computes with {', '.join(self._only)} only, not with {dtype.name}: "
+                f"convert the operand by .astype (at {user_line()})"
+            )
         if self._declared is not None:
             return self._declared
         held = np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -244,7 +244,7 @@ def register(primitive: Primitive) -> Primitive:
     if not primitive.name.isidentifier():
         raise DeclarationError(
             f"{primitive.name!r} cannot name a primitive: generated code calls it by its name, "
-            f"which has to be an identifier (at {user_line()})"
+            f"which has to be an identifier: give name= (at {user_line()})"
         )
     needed = {
         Kind.ELEMENTWISE: "scalar",

@@ -67,14 +67,19 @@ class Elementwise:
         """
         if not is_traced(*args):
             return self._compute(args, options)
-        if len(args) != self.rule.nin:
-            raise TypeError(f"{self.__name__}() takes {self.rule.nin} arguments, got {len(args)}")
         dtype = options.pop("dtype", None)
         for name, value in options.items():
             if value is not None and not (name == "where" and value is True):
+                if self.primitive.ufunc is None:
+                    raise TypeError(
+                        f"{self.__name__}() has no option {name}=: operands are given by position "
+                        f"(at {user_line()})"
+                    )
                 raise TypeError(
                     f"the option {name}= of {self.__name__} cannot be traced (at {user_line()})"
                 )
+        if len(args) != self.rule.nin:
+            raise TypeError(f"{self.__name__}() takes {self.rule.nin} arguments, got {len(args)}")
         operands = map(as_operand, args)
         return self.record(*operands, dtype=None if dtype is None else canonical_dtype(dtype))
 
@@ -145,7 +150,11 @@ def elementwise(
         if loops[:-1] != tuple(aval.dtype for aval in strong):
             raise TypeError(f"{name}: computes with {loops[:-1]}, not {[a.dtype for a in strong]}")
         if only and not {aval.dtype.name for aval in avals} <= set(only):
-            raise TypeError(f"{name}: computes with {only}, not {[a.dtype.name for a in avals]}")
+            others = dict.fromkeys(a.dtype.name for a in avals if a.dtype.name not in only)
+            raise TypeError(
+                f"{name} computes with {', '.join(only)} only, not with {', '.join(others)}: "
+                f"convert the operands by .astype (at {user_line()})"
+            )
         weak = all(aval.weak_type for aval in avals) and loops[-1].kind != "b"
         return ShapedArray(shapes.pop() if shapes else (), loops[-1], weak)
 

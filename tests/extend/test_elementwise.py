@@ -254,8 +254,37 @@ def test_what_is_no_function_of_scalars_is_refused_at_once() -> None:
         elementwise(dtypes="double", name="never")(lambda x: x)  # type: ignore[call-overload]
     with pytest.raises(DeclarationError, match="gives dtypes to 2 operands"):
         elementwise(dtypes=np.add, name="never")(lambda x: x)
-    with pytest.raises(DeclarationError, match="has to be an identifier"):
+    with pytest.raises(DeclarationError, match="has to be an identifier: give name="):
         elementwise(lambda x: x)
+    with pytest.raises(TypeError, match=r"^elementwise\(\) got .* 'dtype'"):
+        elementwise(dtype="float")(lambda x: x)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("apply", [lambda f: f, minijit.jit], ids=["eager", "jit"])
+def test_what_a_call_cannot_give_is_told_in_its_words(apply: Any) -> None:
+    above = elementwise(name="above", only=("float64",))(lambda x, least: max(x, least))
+    with pytest.raises(TypeError, match=r"above\(\) has no option least=: .*test_elementwise\.py"):
+        apply(lambda x: above(x, least=1))(X)
+    with pytest.raises(TypeError, match=r"above\(\) takes 2 arguments, got 1"):
+        apply(lambda x: above(x))(X)
+    with pytest.raises(TypeError, match=r"above computes with float64 only, not with float32: "):
+        apply(lambda x: above(x, 1))(X)
+    assert apply(lambda x: above(x, 1, dtype=np.float64))(X).dtype == np.float64
+
+
+def test_a_function_that_forgets_to_return() -> None:
+    def never(x: Any) -> Any:
+        _ = x + 1
+
+    def sometimes(x: Any) -> Any:
+        if x > 0:
+            return x
+        return None
+
+    for function in (never, sometimes):
+        where = rf"\({function.__name__}\): .* returns nothing where float32 is declared"
+        with pytest.raises(DeclarationError, match=where):
+            elementwise(function)(X)
 
 
 def test_a_name_is_taken_once() -> None:

@@ -223,6 +223,11 @@ def test_scans_keep_totals_whole(device: Device) -> None:
         (lambda x, y, z, w: (x, z), {"identity": (0.0, 1.0)}, "nothing makes them of an element"),
         (lambda x, y: x + y, {"identity": 0.0, "finish": lambda x, n: x}, "finish of .* takes 2"),
         (lambda x, y: x + y, {"identity": "0"}, "'0' is no number"),
+        (
+            lambda n, s, m, t: (n + m, s + t),
+            {"identity": (0, 0.0), "element": lambda x: x},
+            r"element of <lambda> \(test_reduction\.py:\d+\) gives 1 numbers.* 2 components",
+        ),
     ],
 )
 def test_what_is_no_reduction_is_refused_at_once(

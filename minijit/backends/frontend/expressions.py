@@ -183,6 +183,10 @@ class Expressions:
             raise DeclarationError(f"it returns {len(operand)} values, one was declared")
         kind = self.numba.scalar_type(np.dtype(declared.dtype).type)
         given, types = self.numba.typed(operand).type, self.numba.types
+        if isinstance(given, types.NoneType | types.Optional):
+            raise DeclarationError(
+                f"a way to its end returns nothing where {declared.dtype} is declared: write return"
+            )
         families = (types.Boolean, types.Integer, types.Float)
         family = next(each for each in families if isinstance(kind, each))
         wider = family is types.Float and getattr(given, "bitwidth", 0) > kind.bitwidth
