@@ -21,6 +21,7 @@ from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group
 from minijit.lowering.products import loop_products
 from minijit.lowering.traffic import eager_bytes, fused_bytes
+from minijit.ops.print import print_values as print
 from minijit.runtime.dataflow import dataflow_graph
 from minijit.runtime.pipeline import optimize, plan_partition
 from minijit.runtime.tactics import tactics_of
@@ -36,6 +37,7 @@ __all__ = [
     "dataflow",
     "explain_fusion",
     "kernel_report",
+    "print",
     "subscribe",
 ]
 

@@ -11,7 +11,7 @@ from minijit.graph.pretty import format_jaxpr
 from minijit.graph.primitive import Primitive
 from minijit.graph.source_info import SourceLine
 
-__all__ = ["Atom", "Jaxpr", "JaxprEqn", "Literal", "Var", "subjaxprs"]
+__all__ = ["Atom", "Jaxpr", "JaxprEqn", "Literal", "Var", "has_effect", "subjaxprs"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +85,12 @@ class Jaxpr:
     def __str__(self) -> str:
         """Return the text form; see :mod:`minijit.graph.pretty`."""
         return format_jaxpr(self)
+
+
+def has_effect(eqn: JaxprEqn) -> bool:
+    """Whether an equation, or one in its bodies, does something beside computing."""
+    inner = (each for body in subjaxprs(eqn) for each in body.eqns)
+    return eqn.primitive.effect or any(map(has_effect, inner))
 
 
 def subjaxprs(eqn: JaxprEqn) -> Iterator[Jaxpr]:

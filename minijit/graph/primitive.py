@@ -191,6 +191,8 @@ class Primitive:
         flops: Operations for one element of the result (of the operand for a reduction); above 4
             it is worth storing a value rather than computing it twice.
         multiple_results: Whether it returns a tuple.
+        effect: Whether it does something beside computing: it is neither dropped nor merged with an
+            equal one, it keeps its place among others with effects, and no kernel holds it.
         derived: Whether ``eager`` runs the primitive's own kernel, having no other code.
         samples: Domain of the operands in generated tests: ``(low, high)`` for each.
         jvp: Forward derivative rule.
@@ -222,6 +224,7 @@ class Primitive:
     kernel: DeviceKernel | None = None
     flops: int = 1
     multiple_results: bool = False
+    effect: bool = False
     derived: bool = False
     samples: tuple[tuple[float, float], ...] = ()
     jvp: Rule = NOT_YET

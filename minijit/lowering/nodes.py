@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from minijit.graph.index import Affine, SplitDimension
-from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.jaxpr import JaxprEqn, Var, has_effect
 from minijit.graph.loop import is_collected
 from minijit.graph.primitive import Kind
 from minijit.lowering.cells import Cells, cells_of, refuse_dear
@@ -93,7 +93,11 @@ def find_nodes(
         most_columns: How long a row may be that a loop or a branch reduces inside.
         most_matrix_bytes: How large the matrices of a loop may be together that it multiplies with.
     """
-    blocked: dict[int, tuple[JaxprEqn, str]] = {}
+    blocked: dict[int, tuple[JaxprEqn, str]] = {
+        position: (eqn, "it has effects, which the host carries out")
+        for position, eqn in enumerate(program.jaxpr.eqns)
+        if eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH) and has_effect(eqn)
+    }
 
     def block(error: Blocked) -> JaxprEqn:
         blocked[program.position[error.eqn.outvars[0]]] = (error.eqn, error.why)

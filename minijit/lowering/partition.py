@@ -15,7 +15,7 @@ import operator
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Sequence, Set
 
-from minijit.graph.jaxpr import JaxprEqn, Var
+from minijit.graph.jaxpr import JaxprEqn, Var, has_effect
 from minijit.lowering.demand import Program
 from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.joining import Draft
@@ -78,6 +78,8 @@ class _Partitioner:
         """Of views that only the library reads: kernels look through them."""
         self.by_extents: dict[tuple[int, ...], int] = defaultdict(int)
         """By the dimensions of their space, and of their rows, kernels that are not full: bits."""
+        self.effects: set[int] = set()
+        """The last step with an effect: the next one comes after it."""
         self.refusals: list[Refusal] = []
 
     def run(self) -> Partition:
@@ -101,7 +103,11 @@ class _Partitioner:
         number = self._begin(eqn)
         made = ChainMap(self.view_step, self.step_of)
         read = (atom for atom in eqn.invars if isinstance(atom, Var))
-        self._need(number, {made[var] for var in read if var in made})
+        needed = {made[var] for var in read if var in made}
+        if has_effect(eqn):
+            needed |= self.effects
+            self.effects = {number}
+        self._need(number, needed)
         steps = self.step_of if position in self.realized.eager else self.view_step
         steps.update(dict.fromkeys(eqn.outvars, number))
 

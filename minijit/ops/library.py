@@ -22,6 +22,7 @@ def library(
     kernel: DeviceKernel | None = None,
     flops: int = 1,
     multiple_results: bool = False,
+    effect: bool = False,
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
@@ -40,6 +41,7 @@ def library(
         kernel: A whole kernel that CUDA devices run in the place of ``eager``.
         flops: Operations for one element of the result.
         multiple_results: Whether it returns a tuple.
+        effect: Whether it does something beside computing.
         jvp: Forward derivative rule.
         vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
@@ -60,6 +62,7 @@ def library(
             kernel=kernel,
             flops=flops,
             multiple_results=multiple_results,
+            effect=effect,
             jvp=jvp,
             vjp=vjp,
             transpose=transpose,

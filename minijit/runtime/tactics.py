@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.jaxpr import Jaxpr, has_effect
 from minijit.graph.loop import LoopParts, may_not_end
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def tactics_of(loop: LoopParts, kernels: int | None, backend: Backend) -> Tactic
 def _until(loop: LoopParts, condition: Jaxpr, backend: Backend) -> Tactics:
     if backend.steps_ahead == 1:
         return Tactics()
+    if any(map(has_effect, (*loop.body.eqns, *condition.eqns))):
+        return Tactics(text="its condition is read at each step, which has effects")
     # Beyond its own end the outer loop may give such an inner one what it never ends on.
     if may_not_end((*loop.body.eqns, *condition.eqns)):
         return Tactics(text="its condition is read at each step, there is a while loop inside")

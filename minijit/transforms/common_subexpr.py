@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var, has_effect
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 
 __all__ = ["share_common_subexpressions"]
@@ -25,7 +25,8 @@ def share_common_subexpressions(jaxpr: Jaxpr) -> Jaxpr:
         if first is not None:
             environment.update(zip(eqn.outvars, first.outvars, strict=True))
             continue
-        seen[key] = eqn
+        if not has_effect(eqn):
+            seen[key] = eqn
         eqns.append(substituted(eqn, invars))
     return rebuild(jaxpr, eqns, environment)
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, has_effect
 from minijit.graph.primitive import Kind
 
 __all__ = ["live_equations"]
@@ -15,12 +15,16 @@ _T = TypeVar("_T")
 
 
 def live_equations(eqns: Sequence[JaxprEqn], results: Iterable[Atom]) -> tuple[JaxprEqn, ...]:
-    """Return the equations that ``results`` depend on, bodies pruned to what they depend on."""
+    """Return the equations that ``results`` depend on, bodies pruned to what they depend on.
+
+    What has an effect is kept, and whole.
+    """
     needed = {atom for atom in results if isinstance(atom, Var)}
     kept: list[JaxprEqn] = []
     for eqn in reversed(eqns):
-        if needed.intersection(eqn.outvars):
-            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP):
+        effect = has_effect(eqn)
+        if effect or needed.intersection(eqn.outvars):
+            if eqn.primitive.kind in (Kind.BRANCH, Kind.LOOP) and not effect:
                 eqn = _pruned(eqn, needed)
             needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
             kept.append(eqn)

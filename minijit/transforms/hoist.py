@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var, has_effect
 from minijit.graph.loop import may_not_end
 from minijit.graph.primitive import Kind
 from minijit.transforms.rewrite import resolve, with_bodies
@@ -64,7 +64,7 @@ def _split(body: Jaxpr, consts: Sequence[Atom]) -> tuple[list[JaxprEqn], list[Va
     leaving: dict[JaxprEqn, None] = {}
     for eqn in body.eqns:
         same = all(isinstance(atom, Literal) or atom in known for atom in eqn.invars)
-        if same and not may_not_end((eqn,)):
+        if same and not may_not_end((eqn,)) and not has_effect(eqn):
             known.update(eqn.outvars)
             invariant.update((var, eqn) for var in eqn.outvars)
             if eqn.primitive.kind in _DEAR:
