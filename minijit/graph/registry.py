@@ -18,7 +18,7 @@ from minijit.graph.errors import DeclarationError
 from minijit.graph.locks import process_lock
 from minijit.graph.source_info import user_line
 
-__all__ = ["Extension", "declare", "declared", "find", "in_scope", "outside", "scope"]
+__all__ = ["Extension", "declare", "declared", "find", "in_scope", "outside", "scope", "without"]
 
 _serial = itertools.count()
 
@@ -72,6 +72,14 @@ def outside() -> Iterator[None]:
         yield
     finally:
         _stack.reset(token)
+
+
+@contextlib.contextmanager
+def without(kind: str) -> Iterator[None]:
+    """Have nothing of a kind that scopes can declare in the ``with`` block, in this thread."""
+    others = tuple(each for each in config.extensions if each.kind != kind)
+    with config.override(extensions=others):
+        yield
 
 
 def in_scope() -> bool:

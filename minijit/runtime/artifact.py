@@ -31,6 +31,7 @@ from minijit.graph.portable import (
     write_layout,
     write_tree,
 )
+from minijit.graph.registry import without
 from minijit.graph.tree import TreeDef
 from minijit.runtime.binaries import binary_of, differing, key_of
 from minijit.runtime.disk import Entry, Key
@@ -99,7 +100,8 @@ class Artifact:
                 f"again here ({'; '.join(changes)})"
             )
         wanted = Wanted.of(self.jaxpr, self.layouts, backend)
-        return link_plan(self.written, wanted, self._binary, partial(self._build, backend))
+        with without("rewrite"):  # it was rewritten before it was exported
+            return link_plan(self.written, wanted, self._binary, partial(self._build, backend))
 
     def _build(self, backend: Backend, source: KernelSource | Support) -> Binary:
         if isinstance(source, Support):

@@ -197,10 +197,11 @@ def link_plan(data: Any, wanted: Wanted, find: Callable[[Key, str], Binary], bui
     def primitive(name: str) -> Primitive:
         return known.get(name) or find_primitive(name)
 
-    again = wanted.without_values()
+    again, extensions = wanted.without_values(), config.extensions
 
     def lower(build: Build) -> Plan:
-        return runtime.pipeline.compile_plan(*again, check_nans=False, build=build)
+        with config.override(extensions=extensions):  # whatever is declared by then
+            return runtime.pipeline.compile_plan(*again, check_nans=False, build=build)
 
     origin = Origin(find, build, lower, primitive)
     consts, captured, checks = wanted.consts.values, wanted.captured, config.debug_nans

@@ -145,6 +145,33 @@ def test_what_was_rewritten_is_exported(tmp_path: Path) -> None:
     assert "log" not in str(program._artifact.jaxpr)
 
 
+def test_rewritten_programs_are_lowered_again_as_they_were(device: Device) -> None:
+    """To show their sources, whatever is declared by then."""
+    x = device.put(X)
+    sources = []
+    for _ in range(2):
+        minijit.clear_caches()
+        with extend.scope():
+            extend.pattern(lambda x: np.log(np.exp(x)), name="log_exp")(lambda x: x + 0.5)
+            compiled = minijit.jit(lambda x: np.log(np.exp(x)) * 2).lower(x).compile()
+            np.testing.assert_array_equal(device.get(compiled(x)), (X + 0.5) * 2)
+        sources.append([kernel.source for kernel in compiled.kernels()])
+    assert sources[0] == sources[1]
+    assert "log" not in "".join(sources[1])
+
+
+def test_exported_programs_are_rewritten_no_further(tmp_path: Path, device: Device) -> None:
+    memory = device.put(np.arange(33, dtype=np.float32))
+    file = tmp_path / "program"
+    compiled = minijit.jit(lambda x: np.log1p(np.exp(x)) * 2).lower(memory[:32]).compile()
+    compiled.export(file)
+    want = device.get(compiled(memory[1:]))
+    with extend.scope():
+        extend.pattern(lambda x: np.log1p(np.exp(x)), name="softplus")(lambda x: x + 0.5)
+        program = minijit.load(file)
+        np.testing.assert_array_equal(device.get(program(memory[1:])), want)
+
+
 def test_a_parameter_without_a_form_as_data_is_not_kept(counts: Counter[str]) -> None:
     op = Primitive(
         name="called",
