@@ -59,20 +59,22 @@ def _is_own(value: Any) -> bool:
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        return _is_of_minijit(value) and all(map(_is_own, [*cells, *defaults]))
+        # Not ``__module__``, in which functools.wraps writes that of another function.
+        known = _is_minijit(value.__globals__.get("__name__"))
+        return known and all(map(_is_own, [*cells, *defaults]))
     if isinstance(value, functools.partial):
         return all(map(_is_own, (value.func, *value.args, *value.keywords.values())))
     if isinstance(value, tuple | frozenset):
         return all(map(_is_own, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = (getattr(value, field.name) for field in dataclasses.fields(value))
-        return _is_of_minijit(type(value)) and all(map(_is_own, fields))
+        return _is_minijit(type(value).__module__) and all(map(_is_own, fields))
     if isinstance(value, type | BuiltinFunctionType):
         return (value.__module__ or "").partition(".")[0] in _LIBRARIES
     if isinstance(value, enum.Enum):
-        return _is_of_minijit(type(value))
+        return _is_minijit(type(value).__module__)
     return isinstance(value, bool | int | float | str | None | np.generic | np.dtype | np.ufunc)
 
 
-def _is_of_minijit(value: type | FunctionType) -> bool:
-    return value.__module__.partition(".")[0] == "minijit"
+def _is_minijit(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == "minijit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import minijit
-from minijit import extend
+from minijit import extend, lax
 from minijit.graph.primitive import Kind, Primitive
 from minijit.runtime.declared import users_primitives
 from minijit.runtime.describe import describe_primitive
@@ -202,6 +203,30 @@ def test_minijits_own_operations_are_known_by_its_version_alone() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "True []", done.stderr
+
+
+def test_a_function_that_wraps_one_of_minijits_is_the_users(counts: Counter[str]) -> None:
+    """``functools.wraps`` gives it the module of the other one."""
+    for factor in (2.0, 3.0):
+        minijit.clear_caches()
+
+        @functools.wraps(lax.exp)
+        def abstract_eval(x: Any) -> Any:
+            return x
+
+        code = f"lambda dtype: lambda x: x * dtype.type({factor})"
+        op = Primitive(
+            name="wrapped",
+            kind=Kind.ELEMENTWISE,
+            doc="Multiply.",
+            abstract_eval=abstract_eval,
+            eager=functools.wraps(lax.exp)(lambda xp, x: xp.exp(x)),
+            scalar=extend.typed(functools.wraps(lax.exp)(eval(code))),
+        )
+        assert users_primitives({op.name: op}) == [op]
+        f = minijit.jit(lambda x, op=op: extend.bind(op, x))
+        np.testing.assert_array_equal(f(X), X * np.float32(factor))
+    assert counts["plan_hit"] == 0
 
 
 @pytest.mark.parametrize("make", [lambda: times(2.0), lambda: times(3.0), lambda: times(2.0, "t")])
