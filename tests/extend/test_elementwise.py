@@ -94,6 +94,18 @@ def test_mathematics_is_vectorised_beside_what_numba_knows(device: Device) -> No
     assert_same(got, device.get(built_in(device.put(X))), [X])
 
 
+def test_minimum_and_maximum_of_python_are_its_own_for_nan_and_zeros(device: Device) -> None:
+    lower = elementwise(name="lower")(lambda x, y: min(x, y))
+    upper = elementwise(name="upper")(lambda x, y: max(x, y))
+    x, y = np.array(
+        [[1, np.nan, 0.0, -0.0, 2, np.nan], [np.nan, 1, -0.0, 0.0, 3, np.nan]], np.float32
+    )
+    results = minijit.jit(lambda x, y: (lower(x, y), upper(x, y)))(device.put(x), device.put(y))
+    for got, python in zip(map(device.get, results), (min, max), strict=True):
+        want = np.array([python(*pair) for pair in zip(x, y, strict=True)])
+        assert_same(got, want, [x, y])
+
+
 def test_one_kernel_with_its_neighbours(device: Device, counts: Counter[str]) -> None:
     x = device.put(X.reshape(1, 37))
     f = minijit.jit(lambda x: mish(x * 2).sum(-1) + 1)

@@ -201,7 +201,7 @@ class Expressions:
     def _extremum(self, sign: str, left: Operand, right: Operand) -> Operand:
         """Return the one of two numbers that lies in the direction of ``sign``.
 
-        Of floats the second one where neither does, as Numba has it on the CPU: for NaN, for zeros.
+        Of floats the first one where neither does, as Python has it: for NaN, for zeros.
         """
         numba = self.numba
         if isinstance(left, Known) and isinstance(right, Known):
@@ -215,7 +215,7 @@ class Expressions:
         else:
             raise TypeError(f"min and max are for integers and floats here, not {kind}")
         values = numba.cast(left, kind), numba.cast(right, kind)
-        return Typed(kind, numba.builder.select(compare(sign, *values), *values))
+        return Typed(kind, numba.builder.select(compare(sign, *values[::-1]), *values[::-1]))
 
     def _connect(self, op: ast.boolop, nodes: list[ast.expr]) -> Operand:
         """Write ``and`` or ``or``: the operand that decides; none after it is evaluated."""
