@@ -56,6 +56,19 @@ def test_a_reduction_with_several_results() -> None:
     assert {"extent_0: threads", "extent_1: disk, cpu"} <= names
 
 
+def test_special_rows_are_shown_whole() -> None:
+    options: dict[str, Any] = {"name": "smallest", "only": FLOATS}
+    smallest = reduction(identity=math.inf, **options)(lambda a, b: min(a, b))
+    check_primitive(smallest, devices=("cpu",))  # in Python's order: the one that is no NaN stays
+    found = failures(
+        smallest, devices=("cpu",), like=lambda x, *, axes: np.fmax.reduce(x, axis=axes[0])
+    )
+    assert (
+        "the row [ 1. nan  3.] -> np.float32(1.0), not np.float32(3.0)"
+        in found["special values, cpu"]
+    )
+
+
 def test_another_reference() -> None:
     softplus = elementwise(name="softplus")(lambda x: math.log1p(math.exp(-abs(x))) + (max(0, x)))
     options: dict[str, Any] = {"devices": ("cpu",), "dtypes": FLOATS}
