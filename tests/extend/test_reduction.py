@@ -251,3 +251,17 @@ def test_components_of_another_kind_are_refused_when_compiled(device: Device) ->
     )
     with pytest.raises(DeclarationError, match=r"it returns float.* where int64 is declared"):
         minijit.jit(lambda x: wrong(x))(device.put(np.ones(3, np.float32)))
+
+
+def test_a_combination_of_another_kind_is_refused_by_its_line(device: Device) -> None:
+    """What is refused is the check of its result, in a line after that of the call."""
+    with scope():
+
+        @reduction(identity=lambda dtype: dtype.type(0))
+        def added(a: Any, b: Any) -> Any:
+            return a + b
+
+        x = device.put(np.array([True, False]))
+        refusal = r"^test_reduction.py:\d+ \(added\): it returns int64 where bool is declared"
+        with pytest.raises(DeclarationError, match=refusal):
+            minijit.jit(lambda x: added(x))(x)

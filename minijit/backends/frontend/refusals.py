@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -25,6 +26,7 @@ RAISED = "minijit_raised"
 """What kernels call where Python code ends with an error; no kernel that still does is run."""
 
 _CALLED = re.compile(r"\b[A-Za-z_]\w*(?=\()")
+_CHECKED = re.compile(r"\breturned_\w+\((\w+)\)")
 _LINE = re.compile(r'File "[^"\n]*", line (\d+)')
 _NOISE = re.compile(r"^(Failed in|Pass )")
 _END = re.compile(r"(File \"|During:|There are)")
@@ -43,14 +45,27 @@ def explained(error: FrontendError, names: Mapping[str, Any], text: str) -> Exce
     """
     message = str(error)
     number = re.match(r"line (\d+)", message)
-    line = text.splitlines()[int(number[1]) - 1] if number is not None else ""
-    for name in _CALLED.findall(line):
+    lines = text.splitlines()[: int(number[1])] if number is not None else []
+    for name in _CALLED.findall(" ".join(_calling(lines))):
         function = _function(names.get(name))
         if function is not None and is_users(function.__code__.co_filename):
             known = isinstance(error.__cause__, DeclarationError)
             reason = str(error.__cause__) if known else _reason(message)
             return DeclarationError(f"{_place(function, message)}: {reason}")
     return error
+
+
+def _calling(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the last line, and those that made what it checks."""
+    yield from lines[-1:]
+    for checked in _CHECKED.findall("".join(lines[-1:])):
+        made = (line for line in reversed(lines[:-1]) if _makes(line, checked))
+        yield from itertools.islice(made, 1)
+
+
+def _makes(line: str, name: str) -> bool:
+    places, equals, _ = line.partition(" = ")
+    return bool(equals) and name in places.strip().split(", ")
 
 
 def explained_kernel(function: FunctionType, message: str) -> DeclarationError:
