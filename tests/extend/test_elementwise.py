@@ -106,6 +106,19 @@ def test_minimum_and_maximum_of_python_are_its_own_for_nan_and_zeros(device: Dev
         assert_same(got, want, [x, y])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rests_and_quotients_of_floats_are_exact(device: Device, dtype: type) -> None:
+    rest = elementwise(name="rest")(lambda x, y: x % y)
+    quotient = elementwise(name="quotient")(lambda x, y: x // y)
+    tenths = elementwise(name="tenths")(lambda x: x % 0.1)
+    x = np.array([3, -3, 7.5, -7.5, 1e4, 0.3, 5e-3], dtype)
+    y = np.array([0.3, 0.3, -2.5, 2.5, 0.1, 0.3, 7e-5], dtype)
+    apply = minijit.jit(lambda x, y: (rest(x, y), quotient(x, y), tenths(x)))
+    got = map(device.get, apply(device.put(x), device.put(y)))
+    for result, want in zip(got, (x % y, x // y, x % dtype(0.1)), strict=True):
+        assert_same(result, want, [x, y])
+
+
 def test_one_kernel_with_its_neighbours(device: Device, counts: Counter[str]) -> None:
     x = device.put(X.reshape(1, 37))
     f = minijit.jit(lambda x: mish(x * 2).sum(-1) + 1)

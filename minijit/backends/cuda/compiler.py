@@ -6,6 +6,7 @@ device", so a stand-in with the wanted compute capability is put there while it 
 
 from __future__ import annotations
 
+import operator
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from minijit.backends.frontend.refusals import (
     refuse_raising,
 )
 from minijit.graph.locks import process_lock
+from minijit.graph.primitive import find_primitive
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import resolve_all
 
@@ -180,11 +182,23 @@ def source_file(source: KernelSource) -> str:
     return f"<minijit cuda {source.kernel.name} {zlib.crc32(source.text.encode()):08x}>"
 
 
+_DIVISIONS = {operator.mod: "remainder", operator.floordiv: "floor_divide"}
+
+
+def _exact(function: Any, dtype: str) -> Any:
+    """Return exact code for a division of floats that rounds: that of Numba's is not."""
+    if function not in _DIVISIONS:
+        return function
+    scalar = find_primitive(_DIVISIONS[function]).scalar
+    assert scalar is not None
+    return scalar.make(np.dtype(dtype))
+
+
 def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
     from numba.cuda import types
     from numba.cuda.extending import intrinsic
 
-    toolkit = Toolkit(types, intrinsic)
+    toolkit = Toolkit(types, intrinsic, _exact)
     return kernel_function(toolkit, source.text, resolve_all(source.names), source_file(source))
 
 

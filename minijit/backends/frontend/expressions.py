@@ -106,7 +106,21 @@ class Expressions:
             if not _is_numbas(result, known, function):
                 raise Unsupported(op)
             return Known(result)
+        if function in (operator.mod, operator.floordiv):
+            exact = self._exact_division(function, *operands)
+            if exact is not None:
+                return exact
         return self.numba.apply(function, *operands)
+
+    def _exact_division(self, function: Any, left: Operand, right: Operand) -> Operand | None:
+        """Return the rest or the quotient of floats where the target has code of its own for it."""
+        numba = self.numba
+        kind = numba.unified(numba.typed(left).type, numba.typed(right).type)
+        if not isinstance(kind, numba.types.Float):
+            return None
+        operands: list[Operand] = [Typed(kind, numba.cast(each, kind)) for each in (left, right)]
+        code = numba.faster(function, operands)
+        return self.inline(code, operands) if isinstance(code, FunctionType) else None
 
     def condition(self, node: ast.expr) -> Known | Typed:
         """Return a boolean: known, or one bit at run time."""

@@ -26,8 +26,8 @@ class Toolkit:
     Attributes:
         types: The module of its types.
         intrinsic: Its decorator.
-        faster: ``(function, dtype)`` -> what to call in the place of a function of Python's for
-            arguments of a float type, or the function itself.
+        faster: ``(function, dtype)`` -> what to call in the place of a function or an operator of
+            Python's for arguments of a float type, or the function itself.
     """
 
     types: Any
