@@ -79,7 +79,7 @@ def compiled(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
         return tried[-1].binary
 
     backend = CudaBackend(cc=cc)
-    with mock.patch("minijit.backends.cuda.backend.compile_source", compile_source):
+    with mock.patch("minijit.backends.cuda.compiler.compile_source", compile_source):
         code = backend.compile(backend.emit(kernel)).code
     return next(found for found in tried if found.binary.code == code)
 

@@ -14,6 +14,7 @@ import minijit
 from minijit.api import load_operations
 from minijit.graph.primitive import all_primitives
 from minijit.lowering.source import KernelSource
+from minijit.ops.literals import Formula
 from minijit.runtime.describe import Indescribable, describe_function, describe_source
 from minijit.runtime.disk.key import canonical
 from tests.conftest import Device
@@ -33,8 +34,9 @@ def described(function: Callable[..., Any], *args: Any) -> bytes:
     return canonical(describe_source(source_of(function, *args)))
 
 
-def _is_ours(make: FunctionType) -> bool:
+def _is_ours(make: Any) -> bool:
     """Whether no test declared it: those of other tests may stay in the registry."""
+    make = make.function if isinstance(make, Formula) else make
     inner = [cell.cell_contents for cell in make.__closure__ or ()]
     functions = [make, *(value for value in inner if isinstance(value, FunctionType))]
     return all(function.__module__.startswith("minijit.") for function in functions)
