@@ -12,13 +12,13 @@ import numpy as np
 from minijit.graph.dtypes import short_name
 from minijit.graph.index import Affine
 from minijit.graph.primitive import Monoid, Primitive
-from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
+from minijit.lowering.cuda_launch import VECTOR_BYTES
 from minijit.lowering.cuda_vectors import whole_vectors
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
 from minijit.lowering.source import Emitter, held_dtype
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["MATH", "SECTOR_BYTES", "SHARED_BYTES", "VECTOR_BYTES", "CudaEmitter", "made"]
+__all__ = ["MATH", "CudaEmitter", "made"]
 
 MATH = {
     "arccos": math.acos,
@@ -115,21 +115,42 @@ class CudaEmitter(Emitter):
         dtype = self.kernel.arguments[argument].dtype
         return self.call("round_half", f"a{argument}") if dtype == np.float16 else f"a{argument}"
 
+    def shared_place(self, access: Load | Store) -> tuple[str, np.dtype[Any]] | None:
+        """Return code of the place in shared memory through which an access goes, and its dtype.
+
+        None stands for memory itself. Schedules that move arrays through shared memory override
+        this; what several of them have is asked for in turn.
+        """
+        return None
+
     def statement(self, statement: Statement) -> None:
         """Write one statement other than a ``Reduce``."""
         if isinstance(statement, Store):
             self.store(statement)
+        elif isinstance(statement, Load) and self.shared_place(statement) is not None:
+            self.load(statement, statement.out.name)  # a guard was asked where memory was read
         else:
             super().statement(statement)
 
     def store(self, statement: Store) -> None:
-        """Write a store of one element."""
+        """Write a store of one element, to memory or to its place in shared memory."""
+        value, place = self.operand(statement.value), self.shared_place(statement)
+        buffer = self.kernel.buffers[statement.buffer]
+        if place is not None:
+            slot, dtype = place
+            self.writer.line(f"{slot} = {self.cast(value, held_dtype(buffer.dtype), dtype)}")
+            return
         index = self.index(statement.index)
-        code = self.call("store", f"b{statement.buffer}", index, self.operand(statement.value))
-        self.writer.line(code, self.kernel.buffers[statement.buffer].name)
+        self.writer.line(self.call("store", f"b{statement.buffer}", index, value), buffer.name)
 
     def load(self, statement: Load, target: str) -> None:
-        """Write an unguarded load of one element into ``target``."""
+        """Write an unguarded load of one element into ``target``, from where it is."""
+        place = self.shared_place(statement)
+        if place is not None:
+            slot, dtype = place
+            code = self.cast(slot, dtype, held_dtype(statement.out.dtype))
+            self.writer.line(f"{target} = {code}")
+            return
         code = self.load_code(statement.buffer, self.index(statement.index))
         self.writer.line(f"{target} = {code}", self.kernel.buffers[statement.buffer].name)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from minijit.lowering.cuda_emitter import SECTOR_BYTES, VECTOR_BYTES
-from minijit.lowering.cuda_launch import unrolled_lanes
+from minijit.lowering.cuda_launch import SECTOR_BYTES, VECTOR_BYTES, unrolled_lanes
 from minijit.lowering.cuda_lead import Lead, find_lead
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Store
 from minijit.lowering.source import held_dtype

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 
 from minijit.graph.index import Affine
-from minijit.lowering.cuda_emitter import SECTOR_BYTES
+from minijit.lowering.cuda_launch import SECTOR_BYTES
 from minijit.lowering.kernel_ir import Kernel, Load, Store
 from minijit.lowering.stages import accesses
 

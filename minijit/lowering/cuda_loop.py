@@ -12,9 +12,8 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP, Geometry, power_of_two
-from minijit.lowering.cuda_launch import CudaLaunch, unrolled_lanes
+from minijit.lowering.cuda_launch import SECTOR_BYTES, CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_lead import find_lead
 from minijit.lowering.cuda_product import ProductWriter, has_products, rows_part
 from minijit.lowering.cuda_steps import StepEmitter, StepTile, tile_steps

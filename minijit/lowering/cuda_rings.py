@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from minijit.lowering.cuda_emitter import SECTOR_BYTES
 from minijit.lowering.cuda_geometry import WARP, Geometry
+from minijit.lowering.cuda_launch import SECTOR_BYTES
 from minijit.lowering.cuda_reduce import ReducingEmitter
 from minijit.lowering.cuda_streams import Stream
-from minijit.lowering.kernel_ir import Kernel, Load, Loop, Statement, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Loop, Store
 from minijit.lowering.source import held_dtype
 
 __all__ = ["RingEmitter"]
@@ -89,25 +89,13 @@ class RingEmitter(ReducingEmitter):
         )
         self.writer.line(self.call(helper, *arguments), buffer.name)
 
-    def _slot(self, stream: Stream) -> str:
-        """Return code of the current step's element."""
+    def shared_place(self, access: Load | Store) -> tuple[str, np.dtype[Any]] | None:
+        """Return the current step's element in the ring of a stream."""
+        stream = self.streams.get(access)
+        if stream is None:
+            return super().shared_place(access)
         slot = f"{self.dims[stream.loop.dim]} & {2 * WARP - 1}"
         if stream.count > 1:
             slot = f"seat*{stream.pitch} + ({slot})"
-        return f"{stream}[{self.slot(slot)}]"
-
-    def statement(self, statement: Statement) -> None:
-        """Write a statement; what a stream reads stands in its ring."""
-        stream = self.streams.get(statement) if isinstance(statement, Load) else None
-        if stream is None or not isinstance(statement, Load):
-            super().statement(statement)
-            return
-        self.writer.line(f"{statement.out.name} = {self._slot(stream)}")
-
-    def store(self, statement: Store) -> None:
-        """Write a store, into a ring if a stream does it."""
-        stream = self.streams.get(statement)
-        if stream is None:
-            super().store(statement)
-            return
-        self.writer.line(f"{self._slot(stream)} = {self.operand(statement.value)}")
+        dtype = held_dtype(self.kernel.buffers[access.buffer].dtype)
+        return f"{stream}[{self.slot(slot)}]", dtype

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from minijit.lowering.cuda_emitter import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_geometry import (
     FEW_ROWS,
     MOST_THREADS,
@@ -24,6 +23,7 @@ from minijit.lowering.cuda_geometry import (
     most_lanes,
     power_of_two,
 )
+from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_reduce import ReducingEmitter
 from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import held_dtype
@@ -257,32 +257,9 @@ class TiledEmitter(ReducingEmitter):
         )
         self.writer.line(self.call(helper, *arguments), self.kernel.buffers[access.buffer].name)
 
-    def _slot(self, tile: RowTile) -> str:
-        """Return code of the thread's element, of the current column if there are several."""
-        return f"{tile}[{self.slot('own' if tile.cols == 1 else 'seat + j')}]"
-
-    def statement(self, statement: Statement) -> None:
-        """Write a statement; what a tile holds is not loaded again."""
-        if isinstance(statement, Load) and statement in self.tiles:
-            self.load(statement, statement.out.name)
-        else:
-            super().statement(statement)
-
-    def load(self, statement: Load, target: str) -> None:
-        """Write an unguarded load of one element into ``target``, from a tile if there is one."""
-        tile = self.tiles.get(statement)
+    def shared_place(self, access: Load | Store) -> tuple[str, np.dtype[Any]] | None:
+        """Return the current element of a row in a tile."""
+        tile = self.tiles.get(access)
         if tile is None:
-            super().load(statement, target)
-            return
-        code = self.cast(self._slot(tile), tile.dtype, held_dtype(statement.out.dtype))
-        self.writer.line(f"{target} = {code}")
-
-    def store(self, statement: Store) -> None:
-        """Write a store of one element, into a tile if there is one."""
-        tile = self.tiles.get(statement)
-        if tile is None:
-            super().store(statement)
-            return
-        held = held_dtype(self.kernel.buffers[statement.buffer].dtype)
-        code = self.cast(self.operand(statement.value), held, tile.dtype)
-        self.writer.line(f"{self._slot(tile)} = {code}")
+            return super().shared_place(access)
+        return f"{tile}[{self.slot('own' if tile.cols == 1 else 'seat + j')}]", tile.dtype

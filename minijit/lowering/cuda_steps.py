@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.index import Affine
-from minijit.lowering.cuda_emitter import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_geometry import MOST_THREADS, WARP, Geometry, power_of_two
+from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_rings import RingEmitter
 from minijit.lowering.cuda_short_rows import is_run, tile_dtype
 from minijit.lowering.cuda_streams import Stream
 from minijit.lowering.kernel_ir import Kernel, Load, Loop, Statement, Store, walk
-from minijit.lowering.source import held_dtype
 from minijit.lowering.structure import Structure
 
 __all__ = ["StepEmitter", "StepTile", "tile_steps"]
@@ -223,28 +222,12 @@ class StepEmitter(RingEmitter):
         self.aligned.add(tile.access.buffer)
         return width
 
-    def _slot_of(self, tile: StepTile) -> str:
-        """Return code of the current step's element."""
+    def shared_place(self, access: Load | Store) -> tuple[str, np.dtype[Any]] | None:
+        """Return the current step's element in a tile."""
+        tile = self.step_tiles.get(access)
+        if tile is None:
+            return super().shared_place(access)
         columns = _space(self.kernel, tile.access) != self.kernel.rows
         own = f"{self.cols}*row + j" if columns else "row"
         step = f"({self.dims[tile.loop.dim]} & {tile.steps - 1})"
-        return f"{tile}[{self.slot(f'{tile.cells}*{step} + {own}')}]"
-
-    def statement(self, statement: Statement) -> None:
-        """Write a statement; what a tile holds is read there."""
-        tile = self.step_tiles.get(statement) if isinstance(statement, Load) else None
-        if tile is None or not isinstance(statement, Load):
-            super().statement(statement)
-            return
-        code = self.cast(self._slot_of(tile), tile.dtype, held_dtype(statement.out.dtype))
-        self.writer.line(f"{statement.out.name} = {code}")
-
-    def store(self, statement: Store) -> None:
-        """Write a store, into a tile if there is one."""
-        tile = self.step_tiles.get(statement)
-        if tile is None:
-            super().store(statement)
-            return
-        held = held_dtype(self.kernel.buffers[statement.buffer].dtype)
-        code = self.cast(self.operand(statement.value), held, tile.dtype)
-        self.writer.line(f"{self._slot_of(tile)} = {code}")
+        return f"{tile}[{self.slot(f'{tile.cells}*{step} + {own}')}]", tile.dtype

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator
 
 from minijit.graph.index import Affine
-from minijit.lowering.cuda_emitter import SECTOR_BYTES, SHARED_BYTES
 from minijit.lowering.cuda_geometry import WARP
+from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES
 from minijit.lowering.kernel_ir import Kernel, Load, Loop, Store, walk
 from minijit.lowering.source import held_dtype
 from minijit.lowering.structure import Structure

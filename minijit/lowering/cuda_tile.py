@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.index import Affine
-from minijit.lowering.cuda_emitter import SHARED_BYTES
+from minijit.lowering.cuda_geometry import WARP
+from minijit.lowering.cuda_launch import SHARED_BYTES
 from minijit.lowering.cuda_map import MapEmitter, MapShape, finished
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Statement, Store
 from minijit.lowering.source import KernelSource, held_dtype
@@ -27,7 +28,6 @@ __all__ = ["TILE_WORK", "crossing_dim", "emit_tile"]
 TILE_WORK = 4
 _EDGE = 32
 _ELEMENTS = 1024  # of a tile, unless a short edge fills no warps with as many
-_WARP = 32
 _BANKS_BYTES = 128
 _SMALLEST = 16
 
@@ -66,7 +66,7 @@ def _edges(inner: int, across: int) -> tuple[int, int]:
     short = min(inner, across)
     if short > _SMALLEST:
         return _EDGE, _EDGE
-    step = _WARP * TILE_WORK // math.gcd(short, _WARP * TILE_WORK)
+    step = WARP * TILE_WORK // math.gcd(short, WARP * TILE_WORK)
     long = step * max(_ELEMENTS // (step * short), 1)
     return (short, long) if inner == short else (long, short)
 
@@ -242,6 +242,11 @@ class _TileEmitter(MapEmitter):
                     code = self.call("store", f"b{access.buffer}", index, place)
                 self.writer.line(code, self.kernel.buffers[access.buffer].name)
 
+    def shared_place(self, access: Load | Store) -> tuple[str, np.dtype[Any]] | None:
+        """Return the current element in a tile."""
+        tile = self.turned.get(access)
+        return super().shared_place(access) if tile is None else (self._place(tile), tile.dtype)
+
     def _place(self, tile: _Tile) -> str:
         """Return code of the current element in a tile."""
         row, column = ("row", "column") if self.edges[1] > self.edges[0] else ("column", "row")
@@ -255,14 +260,3 @@ class _TileEmitter(MapEmitter):
         if load.guard is None:
             return code
         return f"({code}) if {self.operand(load.guard)} else {self.zero(load.out.dtype)}"
-
-    def statement(self, statement: Statement) -> None:
-        """Write a statement; what goes through a tile stands there."""
-        if not isinstance(statement, Load | Store) or statement not in self.turned:
-            super().statement(statement)
-            return
-        place = self._place(self.turned[statement])
-        if isinstance(statement, Load):
-            self.writer.line(f"{statement.out.name} = {place}")
-        else:
-            self.writer.line(f"{place} = {self.operand(statement.value)}")
