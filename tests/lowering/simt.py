@@ -25,10 +25,13 @@ from numba.cuda.dispatcher import CUDADispatcher
 from minijit.kernels.cuda import VOCABULARY
 from minijit.kernels.cuda.tile import load_tile, store_tile
 from minijit.kernels.cuda.warp import shuffle_from, shuffle_xor
+from minijit.lowering.cuda import emit_cuda
+from minijit.lowering.kernel_ir import Kernel
 from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
+from tests.lowering.kernel_builder import evaluate, random_inputs
 
-__all__ = ["Pointer", "run"]
+__all__ = ["Pointer", "compared", "run"]
 
 _COLLECTIVE = (cuda.syncthreads, shuffle_from, shuffle_xor)
 _WARP = 32
@@ -148,6 +151,26 @@ def run(source: KernelSource, buffers: Sequence[Pointer], scalars: Sequence[Any]
     for position, buffer in enumerate(source.kernel.buffers):
         if buffer.role.value == "out":
             assert (buffers[position].writes <= 1).all(), "an element was written twice"
+
+
+def compared(
+    kernel: Kernel, scalars: Sequence[Any] = (), tolerance: float = 1e-5, **options: Any
+) -> tuple[KernelSource, list[Pointer]]:
+    """Run a kernel thread by thread, compare every output with NumPy's.
+
+    Returns:
+        The source, and the buffers: inputs, then outputs.
+    """
+    source = emit_cuda(kernel, **options)
+    inputs = random_inputs(kernel)
+    expected = evaluate(kernel, inputs, scalars)
+    outputs = [np.zeros(b.size, b.dtype) for b in kernel.outputs]
+    aligned = source.launch.aligned
+    buffers = [Pointer(array, n in aligned) for n, array in enumerate([*inputs, *outputs])]
+    run(source, buffers, scalars)
+    for result, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
+    return source, buffers
 
 
 def _kernel(source: KernelSource, converter: _Converter) -> Callable[..., Any]:

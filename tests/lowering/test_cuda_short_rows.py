@@ -16,7 +16,7 @@ from minijit.lowering.cuda import emit_cuda
 from minijit.lowering.kernel_ir import Kernel
 from tests.lowering.cuda_kernels import softmax
 from tests.lowering.kernel_builder import Builder, constant, evaluate, random_inputs
-from tests.lowering.simt import Pointer, run
+from tests.lowering.simt import compared
 from tests.sampling import paired, sampled
 
 F16, F32, F64 = np.float16, np.float32, np.float64
@@ -26,13 +26,7 @@ THROUGH = "all rows of a block through shared memory"
 
 def interpreted(kernel: Kernel, *, tolerance: float = 1e-5, **options: Any) -> str:
     """Run a kernel thread by thread against NumPy, and return its text."""
-    source = emit_cuda(kernel, **options)
-    inputs = random_inputs(kernel)
-    outputs = [np.zeros(b.size, b.dtype) for b in kernel.outputs]
-    aligned = source.launch.aligned
-    run(source, [Pointer(array, n in aligned) for n, array in enumerate([*inputs, *outputs])])
-    for result, wanted in zip(outputs, evaluate(kernel, inputs), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
+    source, _ = compared(kernel, tolerance=tolerance, **options)
     assert THROUGH in source.schedule
     return source.text
 

@@ -9,29 +9,13 @@ import pytest
 
 from minijit.graph.layout import contiguous_strides
 from minijit.lowering.cuda import emit_cuda
-from minijit.lowering.kernel_ir import Kernel, Role
+from minijit.lowering.kernel_ir import Kernel
 from tests.lowering.cuda_kernels import softmax
-from tests.lowering.kernel_builder import Builder, constant, evaluate, random_inputs
-from tests.lowering.simt import Pointer, run
+from tests.lowering.kernel_builder import Builder, constant, random_inputs
+from tests.lowering.simt import Pointer, compared, run
 
 F16, F32, F64 = np.float16, np.float32, np.float64
 BOOL, I8, I32, I64, U8 = np.bool_, np.int8, np.int32, np.int64, np.uint8
-
-
-def check(
-    kernel: Kernel, scalars: tuple[Any, ...] = (), tolerance: float = 1e-5, **options: Any
-) -> Any:
-    """Run a kernel, compare every output with NumPy's; returns the source and the pointers."""
-    source = emit_cuda(kernel, **options)
-    inputs = random_inputs(kernel)
-    expected = evaluate(kernel, inputs, scalars)
-    outputs = [np.zeros(b.size, b.dtype) for b in kernel.buffers if b.role is Role.OUTPUT]
-    aligned = source.launch.aligned
-    buffers = [Pointer(array, n in aligned) for n, array in enumerate([*inputs, *outputs])]
-    run(source, buffers, scalars)
-    for result, wanted in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
-    return source, buffers
 
 
 def chain(shape: tuple[int, ...], dtype: Any = F32) -> Kernel:
@@ -47,33 +31,33 @@ def chain(shape: tuple[int, ...], dtype: Any = F32) -> Kernel:
 # Sizes around a tile of 512 elements (128 threads of 4): none, part, whole, more; odd and even.
 @pytest.mark.parametrize("size", [2, 3, 4, 511, 512, 513, 1030])
 def test_contiguous_map(size: int) -> None:
-    source, buffers = check(chain((size,)))
+    source, buffers = compared(chain((size,)))
     assert source.launch.aligned == (0, 1, 2)
     assert (buffers[0].vectors > 0) == (size >= 4)
 
 
 @pytest.mark.parametrize("dtype", [F16, F64])
 def test_map_of_other_floats(dtype: Any) -> None:
-    check(chain((1030,), dtype), tolerance=2e-3 if dtype is F16 else 1e-12)
+    compared(chain((1030,), dtype), tolerance=2e-3 if dtype is F16 else 1e-12)
 
 
 @pytest.mark.parametrize("size", [64, 515])
 def test_map_without_vectors(size: int) -> None:
-    source, buffers = check(chain((size,)), vectorize=False)
+    source, buffers = compared(chain((size,)), vectorize=False)
     assert source.launch.aligned == ()
     assert sum(buffer.vectors for buffer in buffers) == 0
 
 
 @pytest.mark.parametrize("work", [1, 2, 4])
 def test_map_with_less_work(work: int) -> None:
-    source, _ = check(chain((600,)), work=work)
+    source, _ = compared(chain((600,)), work=work)
     assert source.launch.work <= work
 
 
 def test_scalar_result_and_scalar_arguments() -> None:
     build = Builder(())
     build.store(build.map("mul", build.load([]), build.read()), [])
-    check(build.kernel(), (2.5,))
+    compared(build.kernel(), (2.5,))
 
 
 @pytest.mark.parametrize("shape", [(7, 8), (33, 12), (5, 7), (3, 5, 16), (4, 3, 5)])
@@ -84,7 +68,7 @@ def test_map_with_broadcast_operands(shape: tuple[int, ...]) -> None:
     inner = build.load([0] * (len(shape) - 1) + [1])
     outer = build.load([1] + [0] * (len(shape) - 1))
     build.store(build.map("mul", build.map("add", full, inner), outer), strides)
-    check(build.kernel())
+    compared(build.kernel())
 
 
 def test_map_of_strided_and_flipped_operands() -> None:
@@ -94,7 +78,7 @@ def test_map_of_strided_and_flipped_operands() -> None:
     stepped = build.load([40, 2], offset=3)
     total = build.map("add", build.map("add", transposed, flipped), stepped)
     build.store(total, [10, 1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 @pytest.mark.parametrize(
@@ -105,7 +89,7 @@ def test_transposed_operands_are_read_in_tiles(shape: tuple[int, int]) -> None:
     rows, cols = shape
     build = Builder(shape)
     build.store(build.map("add", build.load([1, rows]), build.load([0, 1])), [cols, 1])
-    source, _ = check(build.kernel())
+    source, _ = compared(build.kernel())
     assert source.schedule.startswith("tile")
 
 
@@ -115,7 +99,7 @@ def test_transposition_of_three_dimensions() -> None:
         build = Builder((3, 20, 40))
         at = build.convert(build.index([0, 1, 0]), F32)
         build.store(build.map("add", build.load(strides), at), [800, 40, 1])
-        source, _ = check(build.kernel())
+        source, _ = compared(build.kernel())
         assert source.schedule.startswith("tile")
 
 
@@ -127,7 +111,7 @@ def test_halves_that_change_places_are_read_in_vectors(dtype: Any) -> None:
     a = build.load([64, 1], dtype, offset=32, size=384, guard=left)
     b = build.load([64, 1], dtype, offset=-32, size=384, guard=right)
     build.store(build.map("add", build.map("neg", a), b), [64, 1])
-    source, buffers = check(build.kernel())
+    source, buffers = compared(build.kernel())
     assert "else:" in source.text
     vectors = 6 * 64 * np.dtype(dtype).itemsize // 16
     assert [buffer.vectors for buffer in buffers] == [vectors // 2, vectors // 2, vectors]
@@ -136,7 +120,7 @@ def test_halves_that_change_places_are_read_in_vectors(dtype: Any) -> None:
 def test_neighbours_that_start_inside_of_vectors_are_read_one_by_one() -> None:
     build = Builder((700,))
     build.store(build.map("sub", build.load([1], offset=1), build.load([1])), [1])
-    source, buffers = check(build.kernel())
+    source, buffers = compared(build.kernel())
     assert source.launch.aligned == ()
     assert sum(buffer.vectors for buffer in buffers) == 0
 
@@ -146,7 +130,7 @@ def test_a_guard_that_parts_neighbours_is_asked_for_each(bound: int) -> None:
     build = Builder((100,))
     guard = build.guard((build.affine([1], 0), bound, 100))
     build.store(build.load([1], offset=-4, size=100, guard=guard), [1])
-    _, buffers = check(build.kernel())
+    _, buffers = compared(build.kernel())
     assert (sum(buffer.vectors for buffer in buffers) > 0) == (bound == 32)
 
 
@@ -157,7 +141,7 @@ def test_results_across_are_written_through_tiles(shape: tuple[int, int]) -> Non
     value = build.map("add", build.load([cols, 1]), build.load([1, rows]))
     build.store(value, [cols, 1])
     build.store(build.map("mul", value, value), [1, rows])
-    source, _ = check(build.kernel())
+    source, _ = compared(build.kernel())
     assert source.schedule.startswith("tile")
     assert source.text.count("shared.array") == source.text.count("syncthreads") == 2
 
@@ -169,7 +153,7 @@ def test_tiles_under_a_guard(shape: tuple[int, int]) -> None:
     inside = build.map("ge", build.index([0, 1]), constant(3, np.int64), dtype=np.bool_)
     x = build.load([1, rows], offset=-3 * rows, size=rows * cols, guard=inside)
     build.store(build.map("add", x, build.load([cols, 1])), [cols, 1])
-    source, _ = check(build.kernel())
+    source, _ = compared(build.kernel())
     assert source.text.count("shared.array") == 1
 
 
@@ -179,7 +163,7 @@ def test_no_more_tiles_than_shared_memory_holds() -> None:
     for _ in range(14):
         total = build.map("add", total, build.load([1, 32]))
     build.store(total, [48, 1])
-    source, _ = check(build.kernel())
+    source, _ = compared(build.kernel())
     assert source.text.count("shared.array") == 11
 
 
@@ -191,7 +175,7 @@ def test_map_with_mixed_widths() -> None:
     build.store(chosen, [1])
     build.store(build.map("gt", x, constant(0.0), dtype=BOOL), [1])
     build.store(build.convert(chosen, F16), [1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 def test_map_with_guarded_loads() -> None:
@@ -204,13 +188,13 @@ def test_map_with_guarded_loads() -> None:
         build.map("lt", at, constant(20, I64), dtype=BOOL),
     )
     build.store(build.load([1], offset=-3, size=20, guard=inside), [1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 def test_map_writes_positions() -> None:
     build = Builder((5, 9))
     build.store(build.map("mul", build.index([100, 1]), constant(2, I64)), [9, 1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 @pytest.mark.parametrize(
@@ -221,22 +205,22 @@ def test_map_writes_positions() -> None:
     ],
 )  # fmt: skip
 def test_softmax_of_rows(rows: int, cols: int) -> None:
-    check(softmax(rows, cols))
+    compared(softmax(rows, cols))
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 5), (3, 40), (40, 9), (33, 130), (20, 700)])
 def test_softmax_of_columns(rows: int, cols: int) -> None:
-    source, _ = check(softmax(rows, cols, axis=0))
+    source, _ = compared(softmax(rows, cols, axis=0))
     assert source.schedule.startswith("column" if rows > 1 else "row")
 
 
 @pytest.mark.parametrize("dtype", [F16, F64])
 def test_softmax_of_other_floats(dtype: Any) -> None:
-    check(softmax(4, 272, dtype=dtype), tolerance=2e-3 if dtype is F16 else 1e-12)
+    compared(softmax(4, 272, dtype=dtype), tolerance=2e-3 if dtype is F16 else 1e-12)
 
 
 def test_row_longer_than_registers_hold() -> None:
-    source, _ = check(softmax(1, 16384 + 4096 + 24), tolerance=1e-4)
+    source, _ = compared(softmax(1, 16384 + 4096 + 24), tolerance=1e-4)
     assert "in passes" in source.schedule
 
 
@@ -268,13 +252,13 @@ def test_infinite_sums_stay_infinite() -> None:
 
 
 def test_rows_without_vectors() -> None:
-    _, buffers = check(softmax(5, 96), vectorize=False)
+    _, buffers = compared(softmax(5, 96), vectorize=False)
     assert sum(buffer.vectors for buffer in buffers) == 0
 
 
 @pytest.mark.parametrize("work", [2, 4, 8])
 def test_rows_with_less_work(work: int) -> None:
-    source, _ = check(softmax(3, 520), work=work)
+    source, _ = compared(softmax(3, 520), work=work)
     assert source.launch.work <= work
 
 
@@ -290,7 +274,7 @@ def test_layernorm_with_weights_and_row_output() -> None:
     affine = build.map("add", build.map("mul", normal, build.load([0, 1])), build.load([0, 1]))
     build.store(affine, [200, 1])
     build.store(mean, [1])
-    check(build.kernel(), tolerance=1e-4)
+    compared(build.kernel(), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("monoid", ["sum", "prod", "max", "min"])
@@ -301,7 +285,7 @@ def test_reductions_of_float_and_int(monoid: str, axis: int) -> None:
         x = build.load([77, 1] if axis == 1 else [1, 5], dtype)
         y = build.convert(x, wide)
         build.store(build.reduce(monoid, y), [1])
-        check(build.kernel())
+        compared(build.kernel())
 
 
 @pytest.mark.parametrize("monoid", ["any", "all"])
@@ -309,7 +293,7 @@ def test_reductions_of_bools(monoid: str) -> None:
     for cols in (1, 3, 64, 300):
         build = Builder((9,), (cols,))
         build.store(build.reduce(monoid, build.load([cols, 1], BOOL)), [1])
-        check(build.kernel())
+        compared(build.kernel())
 
 
 @pytest.mark.parametrize("monoid", ["argmax", "argmin"])
@@ -320,20 +304,20 @@ def test_positions_of_extrema(monoid: str, rows: int, cols: int, axis: int) -> N
         build = Builder((rows,), (cols,))
         x = build.load([cols, 1] if axis == 1 else [1, rows], dtype)
         build.store(build.reduce(monoid, x, build.index([0, 1])), [1])
-        check(build.kernel())
+        compared(build.kernel())
 
 
 def test_reduction_over_two_separate_dimensions() -> None:
     # x[4, 6, 10] reduced over axes 0 and 2.
     build = Builder((6,), (4, 10))
     build.store(build.reduce("sum", build.load([10, 60, 1])), [1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 def test_reduction_over_a_middle_axis() -> None:
     build = Builder((3, 20), (7,))
     build.store(build.reduce("sum", build.load([140, 1, 20])), [20, 1])
-    source, _ = check(build.kernel())
+    source, _ = compared(build.kernel())
     assert source.schedule.startswith("column")
 
 
@@ -342,10 +326,10 @@ def test_full_reduction_in_two_kernels() -> None:
     blocks = -(-size // block)
     first = Builder((blocks,), (block,), ragged=size)
     first.store(first.reduce("sum", first.load([block, 1], size=size)), [1])
-    check(first.kernel(), tolerance=1e-4)
+    compared(first.kernel(), tolerance=1e-4)
     second = Builder((), (blocks,))
     second.store(second.reduce("sum", second.load([1])), [])
-    check(second.kernel())
+    compared(second.kernel())
 
 
 @pytest.mark.parametrize("size", [130, 4001])
@@ -355,13 +339,13 @@ def test_ragged_rows_keep_cells(size: int) -> None:
     x = build.load([block, size, 1], size=2 * size)
     top = build.reduce("max", x)
     build.store(top, [2, 1])
-    check(build.kernel())
+    compared(build.kernel())
 
 
 def test_reduction_of_nothing() -> None:
     build = Builder((3,), (0,))
     build.store(build.reduce("sum", build.load([0, 1])), [1])
-    _, buffers = check(build.kernel())
+    _, buffers = compared(build.kernel())
     assert buffers[1].array.tolist() == [0, 0, 0]
 
 
