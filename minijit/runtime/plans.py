@@ -134,6 +134,7 @@ def _key_of(wanted: Wanted) -> Key | None:
     program = {
         "graph": graph,
         "rewritten": jaxpr is not wanted.jaxpr,
+        "autotune": config.autotune,
         "primitives": described,
         "inputs": list(map(write_layout, wanted.layouts)),
         "constants": list(map(write_layout, wanted.consts.layouts)),
@@ -197,10 +198,11 @@ def link_plan(data: Any, wanted: Wanted, find: Callable[[Key, str], Binary], bui
     def primitive(name: str) -> Primitive:
         return known.get(name) or find_primitive(name)
 
-    again, extensions = wanted.without_values(), config.extensions
+    again = wanted.without_values()
+    then = {"extensions": config.extensions, "autotune": config.autotune}
 
     def lower(build: Build) -> Plan:
-        with config.override(extensions=extensions):  # whatever is declared by then
+        with config.override(**then):  # whatever holds by then
             return runtime.pipeline.compile_plan(*again, check_nans=False, build=build)
 
     origin = Origin(find, build, lower, primitive)

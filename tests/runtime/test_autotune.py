@@ -129,6 +129,26 @@ def test_the_choice_is_kept_on_the_disk(
         assert counts["autotuned"] == 1
 
 
+@pytest.mark.usefixtures("folder")
+def test_plans_on_the_disk_are_of_one_choice(
+    monkeypatch: pytest.MonkeyPatch, counts: Counter[str]
+) -> None:
+    timed_as(monkeypatch, lambda number: 1e-3 if number == 1 else 2e-3)
+
+    def kernel(tuned: bool) -> Any:
+        minijit.clear_caches()
+        with config.override(autotune=tuned):
+            program = minijit.jit(softmax).lower(X).compile()
+        return program.kernels()[0]  # asked for when the option is another one again
+
+    plain, tuned = kernel(False), kernel(True)
+    assert counts["autotuned"] == 1
+    assert plain.schedule != tuned.schedule
+    assert [kernel(False).source, kernel(True).source] == [plain.source, tuned.source]
+    assert (kernel(False).schedule, kernel(True).schedule) == (plain.schedule, tuned.schedule)
+    assert counts["autotuned"] == 1
+
+
 def test_the_option_is_part_of_the_signature(counts: Counter[str]) -> None:
     jitted = minijit.jit(softmax)
     jitted(X)
