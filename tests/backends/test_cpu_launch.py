@@ -224,8 +224,8 @@ from minijit.backends.cpu.launch import make_launcher
 from minijit.backends.cpu.loader import load_object
 from minijit.backends.cpu.native import launch_path
 size, interface, path = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
-code = load_object(open(path, "rb").read())
-launch = make_launcher(interface, code, "doubled", launch_path())
+code = load_object(open(path, "rb").read(), "doubled")
+launch = make_launcher(interface, code, launch_path())
 x, y = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
 launch((x, y))
 assert (y == 2 * x).all()
@@ -249,7 +249,7 @@ def test_object_code_is_the_same_in_every_process() -> None:
 
 def test_bytes_that_are_no_object_code() -> None:
     with pytest.raises(RuntimeError):
-        load_object(b"not an object file")
+        load_object(b"not an object file", "doubled")
 
 
 def test_calls_of_unknown_functions_are_refused() -> None:

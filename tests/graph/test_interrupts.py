@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 
@@ -36,11 +40,17 @@ def test_other_threads_do_it_themselves() -> None:
     assert uninterrupted(threading.current_thread) is not threading.current_thread()
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
-def test_an_interrupt_ends_the_waiting_and_not_the_work() -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+TIMER = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no interval timer"
+)
 
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@TIMER
+def test_an_interrupt_ends_the_waiting_and_not_the_work() -> None:
     go_on, finished = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -55,7 +65,72 @@ def test_an_interrupt_ends_the_waiting_and_not_the_work() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert not finished.is_set()
-    (worker,) = (each for each in threading.enumerate() if each.name == "minijit compiler")
-    assert worker.is_alive(), "else Python would end without it"
     go_on.set()
     assert finished.wait(20)
+
+
+@TIMER
+def test_an_interrupt_at_any_moment_is_an_interrupt() -> None:
+    """Not an error of whatever the main thread waits with."""
+    rng, armed = random.Random(0), False
+
+    def handler(*_: object) -> None:
+        if armed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    interrupted = 0
+    try:
+        while interrupted < 1000:
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1.5e-4))
+                assert uninterrupted(lambda: 3) == 3
+                armed = False
+            except KeyboardInterrupt:
+                interrupted += 1
+            armed = False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+_EXIT = """
+import signal, sys, time
+from minijit.graph.interrupts import uninterrupted
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+def work():
+    time.sleep(0.5)
+    print("done", flush=True)
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    uninterrupted(work)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    if "fork" in sys.argv:
+        import os
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+"""
+
+
+@TIMER
+def test_a_process_ends_after_the_work() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _EXIT], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.split() == ["interrupted", "done"]
+
+
+@TIMER
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_waits_for_no_work_of_its_parent() -> None:
+    program = [sys.executable, "-W", "ignore", "-c", _EXIT, "fork"]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == ["interrupted", "done"]

@@ -106,9 +106,9 @@ class CpuBackend:
         path = launch_path(build)
         code = self._loaded.get(binary.code)
         if code is None:
-            loaded = uninterrupted(partial(load_object, binary.code))
+            loaded = uninterrupted(partial(load_object, binary.code, binary.entry))
             code = self._loaded.setdefault(binary.code, loaded)
-        return make_launcher(interface, code, binary.entry, path)
+        return make_launcher(interface, code, path)
 
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""

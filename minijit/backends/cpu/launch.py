@@ -58,13 +58,10 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
     return Kind[dtype.name.upper()]
 
 
-def make_launcher(
-    interface: Mapping[str, Any], code: Code, entry: str, path: LaunchPath
-) -> Launcher:
+def make_launcher(interface: Mapping[str, Any], code: Code, path: LaunchPath) -> Launcher:
     """Return the function that runs a kernel on a tuple of its buffers and scalar arguments.
 
-    ``interface`` is what ``interface_of`` gave, ``entry`` the kernel's symbol in ``code``, ``path``
-    what calls it.
+    ``interface`` is what ``interface_of`` gave, ``code`` the kernel, ``path`` what calls it.
 
     Arrays must be NumPy arrays of the declared sizes: nothing is checked. A scalar is anything that
     ``float()``, ``operator.index()`` or ``bool()`` takes, by the dtype declared; an integer that
@@ -75,7 +72,7 @@ def make_launcher(
     kinds += [_kind(np.dtype(name)) for name in interface["arguments"]]
     values = [0] * len(kinds) + sizes
     kinds += [Kind.SIZE] * len(sizes)
-    fields = [code.address(entry), len(kinds), units, interface["scratch"]]
+    fields = [code.address, len(kinds), units, interface["scratch"]]
     fields += [_mode(interface["work"], units), pool_address(), id(None), id(OverflowError)]
     fields += [*kinds, *values]
     assert len(fields) == HEADER + 2 * len(kinds)

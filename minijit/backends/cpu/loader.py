@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from minijit.graph.interrupts import uninterrupted
 from minijit.graph.locks import process_lock
 
 __all__ = [
@@ -30,22 +31,24 @@ compiler_lock = process_lock()
 
 
 class Code:
-    """Machine code in this process; it lives as long as this object."""
+    """Machine code in this process; it lives as long as this object.
 
-    def __init__(self, engine: Any) -> None:
+    Attributes:
+        address: Where its function starts.
+    """
+
+    def __init__(self, engine: Any, address: int) -> None:
         """Own an LLVM execution engine whose objects are finalised."""
         self._engine = engine
+        self.address = address
 
-    def address(self, symbol: str) -> int:
-        """Return the address of a function.
+    def __del__(self) -> None:
+        """Leave the engine to the next load, which is not interrupted: LLVM is not called here."""
+        _dropped.append(self._engine)
 
-        Raises:
-            KeyError: the code has no such function.
-        """
-        address = int(self._engine.get_function_address(symbol))
-        if not address:
-            raise KeyError(symbol)
-        return address
+
+# Engines whose code nobody runs any more.
+_dropped: list[Any] = []
 
 
 @functools.cache
@@ -91,6 +94,10 @@ def _free_pass_managers() -> None:
 @functools.cache
 def processor() -> dict[str, str]:
     """Return what this processor is called, and which instructions it has."""
+    return uninterrupted(_processor)
+
+
+def _processor() -> dict[str, str]:
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
@@ -122,15 +129,17 @@ def _engine(module: Any) -> Any:
     return llvm.create_mcjit_compiler(module, target_machine(2))
 
 
-def load_object(code: bytes, symbols: Mapping[str, int] | None = None) -> Code:
+def load_object(code: bytes, entry: str, symbols: Mapping[str, int] | None = None) -> Code:
     """Load relocatable object code; the caller vouches for what follows its first bytes.
 
     Args:
         code: An object file.
+        entry: The symbol of its function.
         symbols: Addresses of functions that it calls, beside those of the mathematical library.
 
     Raises:
         RuntimeError: the bytes are no object file of this system.
+        KeyError: it has no such function.
     """
     import llvmlite.binding as llvm
 
@@ -140,12 +149,17 @@ def load_object(code: bytes, symbols: Mapping[str, int] | None = None) -> Code:
 
     with compiler_lock:
         _target()
+        while _dropped:
+            _dropped.pop().close()
         for name, address in (symbols or {}).items():
             llvm.add_symbol(name, address)
         engine = _engine(llvm.parse_assembly(""))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-    return Code(engine)
+        address = engine.get_function_address(entry)
+    if not address:
+        raise KeyError(entry)
+    return Code(engine, address)
 
 
 def compile_assembly(text: str) -> bytes:

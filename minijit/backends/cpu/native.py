@@ -177,10 +177,11 @@ class LaunchPath:
 
     def __init__(self, binary: Binary) -> None:
         """Load its machine code."""
-        self._code = load_object(binary.code, _symbols())
+        self._code = load_object(binary.code, binary.entry, _symbols())
         takes_one_argument = 0x0008  # METH_O
-        address = self._code.address(binary.entry)
-        self._definition = _MethodDef(b"launch", address, takes_one_argument, b"Run one kernel.")
+        self._definition = _MethodDef(
+            b"launch", self._code.address, takes_one_argument, b"Run one kernel."
+        )
         self._create = ctypes.PYFUNCTYPE(
             ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
         )(("PyCFunction_NewEx", ctypes.pythonapi))
