@@ -16,6 +16,7 @@ from minijit.graph.errors import DeclarationError
 from minijit.graph.primitive import NOT_YET, Primitive, Rule
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import bind
+from minijit.graph.tracer import Tracer
 from minijit.ops.library import library
 from minijit.ops.promote import as_operand, is_traced
 
@@ -36,7 +37,17 @@ class CustomCall:
         )
 
     def __call__(self, *arrays: Any, **params: Any) -> Any:
-        """Apply it: record it while tracing, run it otherwise."""
+        """Apply it: record it while tracing, run it otherwise.
+
+        Raises:
+            TypeError: a parameter is traced.
+        """
+        traced = next((key for key, value in params.items() if isinstance(value, Tracer)), None)
+        if traced is not None:
+            raise TypeError(
+                f"{traced}= of {self.__name__!r} is traced, and parameters are static: pass it as "
+                f"an array, or make it a static argument of the jitted function (at {user_line()})"
+            )
         if is_traced(*arrays):
             return bind(self.primitive, *map(as_operand, arrays), **params)
         return self._alone(None, *arrays, **params)
@@ -99,19 +110,30 @@ def custom_call(
         said = abstract_eval(*avals, **params)
         if not multiple_results:
             return _aval(said, name)
+        if not isinstance(said, tuple | list):
+            raise DeclarationError(
+                f"abstract_eval of {name!r} returned {said!r}, and multiple_results= is given: "
+                f"return a tuple of types (at {user_line()})"
+            )
         return tuple(_aval(each, name) for each in said)
 
     def run(xp: Any, *arrays: Any, **params: Any) -> Any:
         if cpu is None:
             raise DeclarationError(
                 f"{name!r} has no code for the CPU: give cpu=, or run on CUDA arrays or under "
-                "minijit.default_device('cuda-emulated')"
+                f"minijit.default_device('cuda-emulated') (at {user_line()})"
             )
         arrays = tuple(map(np.asarray, arrays))
         results = cpu(*arrays, **params)
         said = typed(*(ShapedArray(x.shape, x.dtype) for x in arrays), **params)
         if not multiple_results:
             return _checked(results, said, name)
+        if not isinstance(results, tuple | list) or len(results) != len(said):
+            found = len(results) if isinstance(results, tuple | list) else type(results).__name__
+            raise DeclarationError(
+                f"abstract_eval of {name!r} says {len(said)} results, and its code for the CPU "
+                f"returned {found}: make one of them what the other is (at {user_line()})"
+            )
         return tuple(_checked(r, aval, name) for r, aval in zip(results, said, strict=True))
 
     kernel = None
@@ -172,7 +194,7 @@ def _aval(said: Any, name: str) -> ShapedArray:
     except AttributeError:
         raise DeclarationError(
             f"abstract_eval of {name!r} returned {said!r}: return what has shape and dtype, "
-            "minijit.ShapeDtypeStruct for example"
+            f"minijit.ShapeDtypeStruct for example (at {user_line()})"
         ) from None
 
 
@@ -182,6 +204,6 @@ def _checked(result: Any, said: ShapedArray, name: str) -> Any:
     if found != said:
         raise DeclarationError(
             f"abstract_eval of {name!r} says {said}, and its code for the CPU returned {found}: "
-            "make one of them what the other is"
+            f"make one of them what the other is (at {user_line()})"
         )
     return result

@@ -129,12 +129,13 @@ def _declared(
     alone = Alone(
         lambda *operands, **given: operation(*operands, **given), name or function.__name__
     )
+    same = result is None and not isinstance(dtypes, np.ufunc) and ufunc is None
     operation = define.elementwise(
         name or function.__name__,
         scalar=Scalar(
-            Formula(function),
-            cpu=formula(others.get("cpu")),
-            cuda=formula(others.get("cuda")),
+            Formula(function, same),
+            cpu=formula(others.get("cpu"), same),
+            cuda=formula(others.get("cuda"), same),
             strict=True,
         ),
         doc=doc or first_line(function),
@@ -156,9 +157,9 @@ def _declared(
 _declared.__qualname__ = "elementwise"  # what Python says of an option that there is not
 
 
-def formula(function: FunctionType | None) -> Formula | None:
+def formula(function: FunctionType | None, same: bool = False) -> Formula | None:
     """Return what makes a function's code for a dtype."""
-    return None if function is None else Formula(function)
+    return None if function is None else Formula(function, same)
 
 
 def function_of(given: Any) -> FunctionType:

@@ -80,6 +80,17 @@ def _is_of(node: Definition, code: CodeType) -> bool:
         return node.name == code.co_name and first == code.co_firstlineno
     if code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
         return False
-    body: Any = node.body
-    place = (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset)
-    return place in set(code.co_positions())
+    return not {*map(_place, _returned(node.body))}.isdisjoint(code.co_positions())
+
+
+def _returned(node: Any) -> Iterator[Any]:
+    """Yield the expressions of which one is the result: each ends the code in its own place."""
+    if isinstance(node, ast.IfExp):
+        yield from _returned(node.body)
+        yield from _returned(node.orelse)
+    else:
+        yield node
+
+
+def _place(node: Any) -> tuple[int, int, int, int]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset

@@ -28,6 +28,7 @@ import numpy as np
 
 from minijit.graph.definitions import Definition, definition
 from minijit.graph.errors import DeclarationError
+from minijit.ops.foreign import foreign
 from minijit.ops.names import Names
 
 __all__ = ["Formula", "typed_literals"]
@@ -41,9 +42,12 @@ class Formula:
 
     Attributes:
         function: A function of scalars as its author wrote it.
+        same: Whether its result has the dtype of its numbers, also where it returns integer
+            literals alone.
     """
 
     function: FunctionType
+    same: bool = False
 
     def __call__(
         self,
@@ -56,7 +60,9 @@ class Formula:
         Numbers have ``dtype``, or if that is no float the first float among the others.
         """
         floats = (d for d in (dtype, *results, *(operands or ())) if d.kind == "f")
-        return typed_literals(self.function, next(floats, dtype), operands, results)
+        numbers = next(floats, dtype)
+        results = results or (numbers,) * self.same
+        return typed_literals(self.function, numbers, operands, results)
 
 
 class _Kind(enum.IntEnum):
@@ -82,10 +88,11 @@ def typed_literals(
             as they are now.
         dtype: Of its values: a float, an integer or bool.
         operands: Dtype of each argument; default: all have ``dtype``.
-        results: Dtype of each value of a tuple that it returns.
+        results: Dtype of each value that it returns.
 
     Raises:
-        DeclarationError: its source is not there, or a number does not fit into ``dtype``.
+        DeclarationError: its source is not there, a number does not fit into ``dtype``, or it works
+            with text or containers.
     """
     tree = definition(function.__code__)
     if tree is None:
@@ -134,6 +141,8 @@ class _Rewriter:
 
     def function(self) -> FunctionType:
         """Return the function."""
+        for node, what in foreign(self._tree, self._names.value):
+            raise self._error(node, f"{what}: the code of one element computes with numbers")
         while True:
             before = dict(self._variables), self._result
             self._names.clear()
@@ -172,9 +181,14 @@ class _Rewriter:
             case ast.Return(value=ast.expr()):
                 node.value = self._returned(node.value)
             case ast.For():
-                node.iter, _ = self.expression(node.iter)
+                kind = _Kind.COUNT
+                if isinstance(node.iter, ast.List | ast.Tuple) and node.iter.elts:
+                    parts, kind = self._together(node.iter.elts)
+                    node.iter = ast.copy_location(ast.Tuple(parts, ast.Load()), node.iter)
+                else:
+                    node.iter, _ = self.expression(node.iter)
                 if isinstance(node.target, ast.Name):
-                    self._join(node.target.id, _Kind.COUNT)
+                    self._join(node.target.id, kind)
                 self._blocks(node)
             case ast.If() | ast.While():
                 node.test, _ = self.expression(node.test)
@@ -211,7 +225,10 @@ class _Rewriter:
             case _:
                 node, kind = self.expression(node)
                 self._result = max(self._result, kind)
-                node = self._as(node, kind, self._result)
+                common = self._result
+                if common is _Kind.NUMBER and len(self._results) == 1:
+                    common = self._kind_of(self._results[0])
+                node = self._as(node, kind, common)
         return node
 
     # Expressions.
@@ -333,12 +350,16 @@ class _Rewriter:
             with np.errstate(over="ignore"):
                 number = self._dtype.type(value)
         except OverflowError:
-            code = self._original.__code__
-            raise DeclarationError(
-                f"{code.co_filename}:{node.lineno} ({code.co_name}): {value} does not fit into "
-                f"{self._dtype.name}; compute in a wider type there: np.int64(x)"
+            raise self._error(
+                node,
+                f"{value} does not fit into {self._dtype.name}; compute in a wider type there: "
+                "np.int64(x)",
             ) from None
         return self._names.make(node, number)
+
+    def _error(self, node: Any, message: str) -> DeclarationError:
+        code = self._original.__code__
+        return DeclarationError(f"{code.co_filename}:{node.lineno} ({code.co_name}): {message}")
 
 
 def _is_stored(node: ast.Name) -> bool:

@@ -245,3 +245,25 @@ def test_results_that_are_not_what_was_said() -> None:
 def test_a_missing_target_is_told() -> None:
     with pytest.raises(DeclarationError, match="has no code for the CPU: give cpu="):
         minijit.jit(lambda x: histogram(cpu=None)(x, bins=4))(X)
+
+
+def test_a_traced_parameter_is_refused() -> None:
+    hist = histogram()
+    with pytest.raises(
+        TypeError, match=r"bins= of 'histogram' is traced.*test_custom_call\.py:\d+"
+    ):
+        minijit.jit(lambda x, n: hist(x, bins=n))(X, 4)
+
+
+@pytest.mark.parametrize(
+    ("said", "made", "message"),
+    [
+        (lambda x: x, lambda x: (x, x), r"multiple_results= is given: return a tuple.*\.py:\d+"),
+        (lambda x: (x, x), lambda x: (x,), r"says 2 results, and .* returned 1: .*\.py:\d+"),
+        (lambda x: (x, x), lambda x: x, r"says 2 results, and .* returned ndarray: .*\.py:\d+"),
+    ],
+)
+def test_numbers_of_results_that_disagree_are_refused(said: Any, made: Any, message: str) -> None:
+    call = custom_call("several_said", abstract_eval=said, cpu=made, multiple_results=True)
+    with pytest.raises(DeclarationError, match=message):
+        minijit.jit(lambda x: call(x))(X)

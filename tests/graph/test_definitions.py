@@ -108,3 +108,20 @@ def test_a_future_import_of_an_earlier_cell_holds(tmp_path: Path) -> None:
     flags = __future__.annotations.compiler_flag
     exec(compile(path.read_text(), str(path), "exec", flags=flags, dont_inherit=True), names)
     assert result(names["f"]) == "x + 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x + 1",
+        "1.0",
+        "x if x > 0 else -x",
+        "1.0 if x > 0 else 2.0",
+        "x if x > 0 else 1.0 if x < -1 else 2.0",
+        "x > 0 and x",
+        "(lambda y: y)(x) if x > 0 else x",
+    ],
+)
+def test_one_of_two_lambdas_of_a_line(tmp_path: Path, text: str) -> None:
+    line = f"g, f = lambda x: (x if x > 0 else 3 * x), lambda x: {text}\n"
+    assert result(loaded(tmp_path / "lambdas.py", line)) == text

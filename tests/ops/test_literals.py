@@ -130,6 +130,43 @@ def test_a_number_that_does_not_fit_is_refused_with_its_line() -> None:
         typed_literals(lambda x: x + 300, np.dtype(np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (lambda x: x * len(f"{x}"), r"`f'\{x\}'` is text"),
+        (lambda x: x * len(str(x)), r"`str\(x\)` is text"),
+        (lambda x: "large" if x > 1 else x, "`'large'` is text"),
+        (lambda x: [x, 2 * x][1], r"`\[x, 2 \* x\]` is a container; write a tuple"),
+        (lambda x: {1: x}[1], r"`\{1: x\}` is a container"),
+        (lambda x: sum(x * k for k in range(3)), r"makes a container; write a loop"),
+    ],
+)
+def test_text_and_containers_are_refused_with_their_line(function: Any, what: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"test_literals\.py:\d+ \(<lambda>\): .*{what}"):
+        typed_literals(function, SINGLE)
+
+
+def test_a_loop_over_a_list_of_numbers_is_one_over_a_tuple() -> None:
+    def f(x: Any) -> Any:
+        "Not text."
+        total = 0
+        for weight in [0.5, 2]:
+            total += weight * x
+        return total
+
+    assert numba.njit(typed_literals(f, SINGLE))(np.float32(3)) == np.float32(7.5)
+
+
+def test_integer_literals_alone_take_the_dtype_where_results_have_it() -> None:
+    def step(x: Any) -> Any:
+        if x > 0:
+            return 1
+        return 0
+
+    assert type(Formula(step, same=True)(SINGLE)(2.0)) is np.float32
+    assert type(Formula(step)(SINGLE)(2.0)) is int
+
+
 def test_a_function_without_source_is_refused() -> None:
     names: dict[str, Any] = {}
     exec("def f(x): return 2 * x", names)

@@ -18,7 +18,7 @@ from minijit.backends.base import Binary
 from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
 from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
-from minijit.backends.frontend.refusals import RAISED, explained, refuse_raising
+from minijit.backends.frontend.refusals import RAISED, explained, refuse_calls, refuse_raising
 from minijit.kernels.math import CPU_FUNCTIONS
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.cuda_emitter import MATH
@@ -42,7 +42,8 @@ def compile_source(source: KernelSource) -> Binary:
     Raises:
         FrontendError: the text is not one that Numba compiles.
         DeclarationError: a scalar function is not one, or could raise.
-        RuntimeError: the code calls a function that is neither its own nor in the C library.
+        RuntimeError: the code calls a function that is neither its own nor in the C library (a
+            DeclarationError where a user's function does).
     """
     with compiler_lock:
         try:
@@ -55,7 +56,7 @@ def compile_source(source: KernelSource) -> Binary:
     calls = tuple(undefined_symbols(code))
     missing = [name for name in calls if not _in_c_library(name)]
     if missing:
-        raise RuntimeError(f"kernel {source.kernel.name} calls unknown functions {missing}")
+        raise refuse_calls(source.kernel.name, resolve_all(source.names), missing)
     return Binary(code, source.kernel.name, {"bytes": len(code), "library_calls": len(calls)})
 
 

@@ -20,7 +20,7 @@ from minijit.graph.definitions import definition
 from minijit.graph.errors import DeclarationError
 from minijit.graph.source_info import is_users
 
-__all__ = ["RAISED", "explained", "explained_kernel", "refuse_raising"]
+__all__ = ["RAISED", "explained", "explained_kernel", "refuse_calls", "refuse_raising"]
 
 RAISED = "minijit_raised"
 """What kernels call where Python code ends with an error; no kernel that still does is run."""
@@ -32,6 +32,8 @@ _NOISE = re.compile(r"^(Failed in|Pass )")
 _END = re.compile(r"(File \"|During:|There are)")
 _TYPE = re.compile(r"Cannot determine Numba type of <class 'function'>")
 _INTERNAL = re.compile(r" for '\$[^']*', defined at .*")
+_MEMBER = re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '(\w+)'")
+_NUMBAS = re.compile(r"^numba_(\w+?)f?$")
 _UNTYPED = re.compile(r"Untyped global name '(\w+)'|Untyped name '(\w+)'")
 
 
@@ -73,6 +75,25 @@ def explained_kernel(function: FunctionType, message: str) -> DeclarationError:
     return DeclarationError(f"{_place(function, message)}: {_reason(chr(10) + message)}")
 
 
+def refuse_calls(kernel: str, names: Mapping[str, Any], unknown: Sequence[str]) -> Exception:
+    """Return the error for a kernel that calls functions which are not there when it runs.
+
+    Args:
+        kernel: Its name.
+        names: Its globals, resolved.
+        unknown: The functions.
+    """
+    functions = ", ".join(_NUMBAS.sub(r"math.\1", name) for name in unknown)
+    users = _users_functions(names)
+    if not users:
+        return RuntimeError(f"kernel {kernel} calls unknown functions: {functions}")
+    places = ", ".join(map(_place, users))
+    return DeclarationError(
+        f"{places}: it calls {functions}, which has no compiled code on this target: write its "
+        "formula here, or give this target code of its own (cpu=, cuda=)"
+    )
+
+
 def refuse_raising(kernel: str, names: Mapping[str, Any]) -> DeclarationError:
     """Return the error for a kernel that ends where Python code would raise.
 
@@ -80,8 +101,7 @@ def refuse_raising(kernel: str, names: Mapping[str, Any]) -> DeclarationError:
         kernel: Its name.
         names: Its globals, resolved.
     """
-    found = list(filter(None, map(_function, names.values())))
-    users = [function for function in found if is_users(function.__code__.co_filename)]
+    users = _users_functions(names)
     risks = [risk for function in users for risk in _risks(function)]
     risks = risks or [
         f"{_place(function)} has a way to its end without a result" for function in users
@@ -91,6 +111,11 @@ def refuse_raising(kernel: str, names: Mapping[str, Any]) -> DeclarationError:
         f"kernel {kernel} could raise, and code of one element cannot: {listed}. Return NaN, or "
         "another value that says so"
     )
+
+
+def _users_functions(names: Mapping[str, Any]) -> list[FunctionType]:
+    found = filter(None, map(_function, names.values()))
+    return [function for function in found if is_users(function.__code__.co_filename)]
 
 
 def _function(value: Any) -> FunctionType | None:
@@ -121,6 +146,12 @@ def _reason(message: str) -> str:
         return (
             f"{untyped[1] or untyped[2]} is a Python function, which compiled code cannot call: "
             "write its formula here, or make it a device function (numba.njit)"
+        )
+    member = _MEMBER.search(message)
+    if member is not None:
+        return (
+            f"{member[2]}.{member[1]} has no compiled code on this target: write its formula here, "
+            "or give this target code of its own (cpu=, cuda=)"
         )
     kept: list[str] = []
     body = message.partition("\n")[2]

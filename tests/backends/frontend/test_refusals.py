@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: the `assert` of a scalar function is what is tested.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +71,18 @@ def text(x: Any) -> Any:
     return "positive" if x > 0 else x
 
 
+def gamma(x: Any) -> Any:
+    return math.gamma(x)
+
+
+def scaled(x: Any) -> Any:
+    return math.ldexp(x, 2)
+
+
+def rest(x: Any) -> Any:
+    return math.fmod(x, 1.5)
+
+
 def operation(function: Callable[..., Any]) -> Any:
     return elementwise(
         f"refused_{next(_numbers)}",
@@ -102,6 +115,13 @@ def test_what_could_raise_is_refused(
     device: Device, function: Callable[..., Any], reason: str
 ) -> None:
     assert re.search(f"could raise.*{reason}", refusal(device, function))
+
+
+@pytest.mark.parametrize("function", [gamma, scaled, rest])
+def test_functions_without_code_on_one_target_are_named(function: Callable[..., Any]) -> None:
+    message = refusal(Device("cpu"), function)
+    where = rf"^test_refusals\.py:\d+ \({function.__name__}\): "
+    assert re.search(where + r"(it calls )?math\.(gamma|ldexp|fmod)\b.* no compiled code", message)
 
 
 def test_an_error_that_never_comes_is_none(device: Device) -> None:
