@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
@@ -195,8 +196,8 @@ def _declared(
     batch: Rule = NOT_YET,
 ) -> Reduction:
     combine = function_of(given)
-    start = _Identity(identity)
     name, doc = name or combine.__name__, doc or first_line(combine)
+    start = _Identity(name, identity)
     several = isinstance(finish, Sequence)
     ends = tuple(finish) if isinstance(finish, Sequence) else (finish,)
     finishes = [None if end is None else function_of(end) for end in ends]
@@ -242,17 +243,27 @@ def _declared(
 _declared.__qualname__ = "reduction"  # what Python says of an option that there is not
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Identity:
-    """The components that change nothing, by dtype."""
+    """The components that change nothing, by dtype.
 
-    def __init__(self, given: Any) -> None:
-        self._given = given
+    Attributes:
+        of: Name of the reduction.
+        given: What was declared.
+    """
+
+    of: str
+    given: Any
 
     def at(self, dtype: Dtype) -> tuple[Any, ...]:
-        """Return them as NumPy scalars."""
-        given = self._given(dtype) if callable(self._given) else self._given
+        """Return them as NumPy scalars.
+
+        Raises:
+            DeclarationError: one is no number, or is none of the dtype.
+        """
+        given = self.given(dtype) if callable(self.given) else self.given
         parts = given if isinstance(given, tuple) else (given,)
-        return tuple(_typed(part, dtype) for part in parts)
+        return tuple(self._typed(part, dtype) for part in parts)
 
     __call__ = at
 
@@ -260,15 +271,23 @@ class _Identity:
         """Return their dtypes."""
         return tuple(part.dtype for part in self.at(dtype))
 
-
-def _typed(number: Any, dtype: Dtype) -> Any:
-    if isinstance(number, np.generic):
-        return canonical_dtype(number.dtype).type(number)
-    if type(number) not in (bool, int, float):
-        raise DeclarationError(f"{number!r} is no number: an identity is made of numbers")
-    if isinstance(number, bool):
-        return np.bool_(number)
-    return canonical_dtype(np.result_type(dtype, number)).type(number)
+    def _typed(self, number: Any, dtype: Dtype) -> Any:
+        if isinstance(number, np.generic):
+            return canonical_dtype(number.dtype).type(number)
+        if type(number) not in (bool, int, float):
+            raise DeclarationError(
+                f"identity= of {self.of!r} has {number!r}, which is no number (at {user_line()})"
+            )
+        if isinstance(number, bool):
+            return np.bool_(number)
+        try:
+            return canonical_dtype(np.result_type(dtype, number)).type(number)
+        except OverflowError:
+            raise DeclarationError(
+                f"identity= of {self.of!r} is {number}, which {dtype} cannot hold: give a function "
+                "of the dtype, identity=lambda dtype: dtype.type(...), or name the dtypes that it "
+                f"is for, only=(...) (at {user_line()})"
+            ) from None
 
 
 class _ResultDtype:

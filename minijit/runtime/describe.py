@@ -102,6 +102,11 @@ def _(value: functools.partial[Any], seen: _Seen) -> Any:
     return ["partial", _describe(value.func, seen), _describe(value.args, seen), keywords]
 
 
+@_describe.register
+def _(value: types.MethodType, seen: _Seen) -> Any:
+    return ["method", _describe(value.__self__, seen), _describe(value.__func__, seen)]
+
+
 @_describe.register(types.ModuleType)
 @_describe.register(types.BuiltinFunctionType)
 @_describe.register(np.ufunc)

@@ -222,7 +222,7 @@ def test_scans_keep_totals_whole(device: Device) -> None:
         (lambda x, y, z: x, {"identity": 0.0}, "combine of <lambda> .* takes 3 numbers and is giv"),
         (lambda x, y, z, w: (x, z), {"identity": (0.0, 1.0)}, "nothing makes them of an element"),
         (lambda x, y: x + y, {"identity": 0.0, "finish": lambda x, n: x}, "finish of .* takes 2"),
-        (lambda x, y: x + y, {"identity": "0"}, "'0' is no number"),
+        (lambda x, y: x + y, {"identity": "0"}, "has '0', which is no number"),
         (
             lambda n, s, m, t: (n + m, s + t),
             {"identity": (0, 0.0), "element": lambda x: x},
@@ -243,6 +243,14 @@ def test_an_unusable_spelling_is_refused() -> None:
     reduction(identity=0.0, name="mine")(lambda x, y: x + y)
     with pytest.raises(DeclarationError, match="another monoid named 'mine'"):
         reduction(identity=0.0, name="mine")(lambda x, y: x + y)
+
+
+def test_an_identity_that_a_dtype_cannot_hold_is_refused_when_it_is_met() -> None:
+    with scope():
+        both = reduction(identity=-1, name="both")(lambda x, y: x & y)
+        assert both(np.array([6, 3, 2], np.int32)) == 2
+        with pytest.raises(DeclarationError, match=r"'both' is -1, which uint8 .*_reduction\.py:"):
+            both(np.array([6, 3, 2], np.uint8))
 
 
 def test_components_of_another_kind_are_refused_when_compiled(device: Device) -> None:

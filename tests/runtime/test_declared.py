@@ -64,6 +64,28 @@ def test_functions_of_scalars_are_told_apart(counts: Counter[str], device: Devic
         assert counts["plan_hit"] == hits
 
 
+def test_reductions_are_told_apart(counts: Counter[str], device: Device) -> None:
+    """By what they make of an element and of a total."""
+    x = device.put(np.abs(X))
+    declared = ((2.0, 1.0), (2.0, 3.0), (5.0, 1.0), (2.0, 1.0))
+    for (first, last), hits in zip(declared, (0, 0, 0, 1), strict=True):
+        minijit.clear_caches()
+        with extend.scope():
+
+            @extend.reduction(
+                identity=(0.0, 0.0),
+                element=lambda x: (x, x * first),
+                finish=lambda total, weighted: total + last * weighted,
+            )
+            def weighed(total: Any, weighted: Any, other: Any, more: Any) -> Any:
+                return total + other, weighted + more
+
+            f = minijit.jit(lambda x, weighed=weighed: weighed(np.sqrt(x)))
+            want = np.sqrt(np.abs(X)).sum() * (1 + first * last)
+            np.testing.assert_allclose(device.get(f(x)), want, rtol=1e-5)
+        assert counts["plan_hit"] == hits
+
+
 def test_two_operations_of_one_name_are_not_kept(counts: Counter[str]) -> None:
     two, three = times(2.0), times(3.0)
     for first, second in ((two, three), (three, two)):
