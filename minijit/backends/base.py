@@ -115,8 +115,13 @@ class Backend(Protocol):
         operands: Sequence[ShapedArray],
         results: Sequence[ShapedArray],
         params: Mapping[str, Any],
+        build: Callable[[Support], Binary],
     ) -> Custom | None:
-        """Compile and load a user's whole kernel; None where the device runs none."""
+        """Compile and load a user's whole kernel; None where the device runs none.
+
+        ``build`` returns the machine code of a kernel in Python, for the types and the device that
+        the text of the source says.
+        """
 
     def interface(self, source: KernelSource, binary: Binary) -> Mapping[str, Any]:
         """Return what a launch of ``source``, compiled to ``binary``, needs to know of it.

@@ -1,15 +1,35 @@
-"""The step that launches a user's whole kernel, between those of fused kernels."""
+"""A user's whole kernel: its machine code, and the step that launches it between fused kernels."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from minijit.backends.base import Backend, Custom
+from minijit import runtime
+from minijit.backends.base import Backend, Binary, Custom, Support
+from minijit.graph.device_kernel import DeviceKernel
+from minijit.graph.events import emit
 from minijit.graph.primitive import Primitive
+from minijit.runtime.binaries import binary_of
+from minijit.runtime.disk.key import canonical
 from minijit.runtime.steps import EagerStep, Slot, contiguous
 
-__all__ = ["custom_step"]
+__all__ = ["custom_step", "kernel_binary"]
+
+
+def kernel_binary(backend: Backend, kernel: DeviceKernel, source: Support) -> Binary:
+    """Return the machine code of a kernel in Python: from the disk, or compiled and kept there.
+
+    It is compiled in every process where it reads what has no text form, such as device functions.
+    """
+    code: Any = kernel.code
+    try:
+        described = runtime.describe.describe_function(getattr(code, "py_func", code))
+    except runtime.describe.Indescribable as error:
+        emit("not_kept", kernel=source.name, why=str(error))
+        return source.compile()
+    text = canonical([source.text, described]).decode()
+    return binary_of(backend, source._replace(text=text))
 
 
 def custom_step(

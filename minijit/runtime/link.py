@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.layout import Layout
 from minijit.graph.primitive import Primitive
 from minijit.runtime.captured import Captured
-from minijit.runtime.custom import custom_step
+from minijit.runtime.custom import custom_step, kernel_binary
 from minijit.runtime.plan import Plan
 from minijit.runtime.steps import EagerStep, KernelStep, LowerAgain, Operands, Slot, Step
 
@@ -73,7 +74,8 @@ class Linker:
         given = list(map(self._aval, operands))
         if primitive.kernel is not None:
             made = [self.avals[slot] for slot in outputs]
-            custom = self.backend.custom(primitive.kernel, given, made, params)
+            build = partial(kernel_binary, self.backend, primitive.kernel)
+            custom = self.backend.custom(primitive.kernel, given, made, params, build)
             if custom is not None:
                 return custom_step(self.backend, primitive, params, custom, operands, outputs)
         into = None

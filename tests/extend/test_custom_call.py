@@ -123,8 +123,8 @@ def test_one_compile_for_many_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     from minijit.backends.cuda import custom
 
     compiled: list[str] = []
-    real = custom._from_c
-    monkeypatch.setattr(custom, "_from_c", lambda *a, **k: (compiled.append("c"), real(*a, **k))[1])
+    real = custom._parameters  # read once from what was compiled
+    monkeypatch.setattr(custom, "_parameters", lambda *a: (compiled.append("c"), real(*a))[1])
     hist = histogram()
     with minijit.default_device("cuda-emulated"):
         for n in (3, 20):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 import sys
 import textwrap
@@ -117,6 +118,59 @@ extern "C" __global__ void twice(const float* x, float* y, long long n) {
     if (i < n) y[i] = FACTOR * x[i];
 }
 """
+
+
+KERNEL = """
+import sys
+import numpy as np
+from numba import cuda
+import minijit
+from minijit import extend
+from minijit.backends.cuda import custom
+
+compiled, compile_python = [], custom.compile_python
+custom.compile_python = lambda *args: compiled.append(args) or compile_python(*args)
+FACTOR = np.float32(sys.argv[1])
+helper = cuda.jit(device=True)(lambda x: x * FACTOR)
+
+def scaled(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = FACTOR * x[i]
+
+def helped(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = helper(x[i])
+
+op = extend.custom_call("scaled", abstract_eval=lambda x: x, cuda=globals()[sys.argv[2]],
+                        launch=lambda x: (1, x.size))
+x = np.arange(8, dtype=np.float32)
+with minijit.default_device("cuda-emulated"), minijit.debug.count() as counts:
+    got = minijit.jit(lambda x: op(x + 1))(x)
+assert (got == FACTOR * (x + 1)).all(), got
+print(len(compiled), counts["not_kept"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("scaled", ["1 0", "0 0", "1 0", "0 0"]),
+        ("helped", ["1 1"] * 4),  # nothing tells what a device function is
+    ],
+)
+def test_a_users_kernel_in_python_is_kept(name: str, said: list[str], folder: Path) -> None:
+    for factor, want in zip((2, 2, 3, 3), said, strict=True):
+        ran = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", KERNEL, str(factor), name],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "MINIJIT_CACHE": "1", "MINIJIT_CACHE_DIR": str(folder)},
+        )
+        assert ran.stdout.strip() == want
 
 
 def test_a_users_own_kernel_is_the_one_of_this_process(

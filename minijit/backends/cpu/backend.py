@@ -88,7 +88,7 @@ class CpuBackend:
         hints = {"unroll": launch.unroll, "interleave": launch.interleave}
         return {"scratch": scratch} | hints
 
-    def custom(self, kernel: Any, operands: Any, results: Any, params: Any) -> None:
+    def custom(self, kernel: Any, operands: Any, results: Any, params: Any, build: Any) -> None:
         """Return None: CUDA kernels do not run here."""
 
     def interface(self, source: KernelSource, binary: Binary) -> Mapping[str, Any]:

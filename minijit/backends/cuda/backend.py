@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minijit.backends.array import ARRAY_PLACES
-from minijit.backends.base import Binary, Build, Custom, Launcher, load_source
+from minijit.backends.base import Binary, Build, Custom, Launcher, Support, load_source
 from minijit.backends.cuda.arguments import BlockPerThread
 from minijit.backends.cuda.device import ComputeCapability, CupyDevice, Device, Function
 from minijit.backends.environment import compilers
@@ -166,13 +166,14 @@ class CudaBackend:
         operands: Sequence[ShapedArray],
         results: Sequence[ShapedArray],
         params: Mapping[str, Any],
+        build: Callable[[Support], Binary],
     ) -> Custom:
         """Compile and load a user's whole kernel."""
-        from minijit.backends.cuda.custom import custom_launcher
+        from minijit.backends.cuda.custom import Target, custom_launcher
 
-        device, cc = self.device, self.cc
-        launch = custom_launcher(kernel, operands, results, params, device, cc, ptx=self.takes_ptx)
-        reserve = device.zeros if kernel.zeroed else device.empty
+        target = Target(self.device, self.cc, self.takes_ptx)
+        launch = custom_launcher(kernel, operands, results, params, target, build)
+        reserve = self.device.zeros if kernel.zeroed else self.device.empty
 
         def allocator(aval: ShapedArray) -> Callable[[], Any]:
             return lambda: self.result(reserve(aval.shape, aval.dtype))

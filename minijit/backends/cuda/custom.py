@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from minijit.backends.base import Binary
+from minijit.backends.base import Binary, Support
 from minijit.backends.cuda.arguments import BlockPerThread
 from minijit.backends.cuda.compiler import compile_python, link
 from minijit.backends.cuda.device import ComputeCapability, Device
 from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.errors import DeclarationError
+from minijit.graph.interrupts import uninterrupted
 
-__all__ = ["custom_launcher"]
+__all__ = ["Target", "custom_launcher"]
 
 _THREADS = 1024
 _PARAMETER = re.compile(r"\.param\b.*?\.([usfb])(\d+)\b[^\[]*(?:\[(\d+)\])?$")
@@ -27,15 +30,27 @@ Parameter = tuple[bool, int]
 """Whether a parameter is a float, and how many bytes it has."""
 
 
+class Target(NamedTuple):
+    """Where a kernel runs.
+
+    Attributes:
+        device: The device.
+        cc: What it is compiled for.
+        ptx: Whether the device takes PTX in the place of a cubin.
+    """
+
+    device: Device
+    cc: ComputeCapability
+    ptx: bool
+
+
 def custom_launcher(
     kernel: DeviceKernel,
     operands: Sequence[ShapedArray],
     results: Sequence[ShapedArray],
     params: Mapping[str, Any],
-    device: Device,
-    cc: ComputeCapability,
-    *,
-    ptx: bool,
+    target: Target,
+    build: Callable[[Support], Binary],
 ) -> Callable[[Sequence[Any]], None]:
     """Return what launches a kernel on contiguous arrays: the operands, then the results.
 
@@ -44,9 +59,8 @@ def custom_launcher(
         operands: What it reads.
         results: What it writes.
         params: Its static parameters.
-        device: Where it runs.
-        cc: What it is compiled for.
-        ptx: Whether the device takes PTX in the place of a cubin.
+        target: Where it runs.
+        build: Returns the machine code of one in Python.
 
     Raises:
         DeclarationError: it does not compile, its launch configuration is none, or it takes other
@@ -56,11 +70,14 @@ def custom_launcher(
     scalars = tuple(map(_scalar, kernel.arguments(*operands, **params)))
     arrays = (*operands, *results)
     in_c = isinstance(kernel.code, str)
-    kinds = tuple((aval.dtype.str, aval.ndim) for aval in arrays)
     types = tuple(scalar.dtype for scalar in scalars)
-    binary, parameters = _compiled(kernel, () if in_c else kinds, () if in_c else types, cc, ptx)
+    device, cc, ptx = target
     if in_c:
+        binary, parameters = _from_c(kernel, cc, ptx)
         _check_parameters(kernel.entry, parameters, len(operands), len(results), types)
+    else:
+        kinds = tuple((aval.dtype.str, aval.ndim) for aval in arrays)
+        binary = _from_python(_Wanted(kernel, kinds, types, cc, ptx, build))
     run = device.load(binary.code, binary.entry, grid, block, shared)
     slots = [1 if in_c else 5 + 2 * aval.ndim for aval in arrays]
     fields = [() if in_c else _fields(aval) for aval in arrays]
@@ -148,32 +165,47 @@ def _check_parameters(
             )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A kernel in Python, for operands of some types on a device."""
+
+    kernel: DeviceKernel
+    arrays: tuple[tuple[str, int], ...]
+    scalars: tuple[np.dtype[Any], ...]
+    cc: ComputeCapability
+    ptx: bool
+    build: Callable[[Support], Binary] = dataclasses.field(compare=False)
+
+    def compiled(self) -> Binary:
+        entry, code = self.kernel.entry, self.kernel.code
+        python = getattr(code, "py_func", code)
+        assert isinstance(python, FunctionType)
+        bounds = SimpleNamespace(bounds=(_THREADS, 1))
+        text = compile_python(python, self.arrays, self.scalars, entry, self.cc, bounds)
+        return Binary(text.encode(), entry, {}) if self.ptx else link(text, self.cc)
+
+
 @functools.lru_cache(256)
-def _compiled(
-    kernel: DeviceKernel,
-    arrays: tuple[tuple[str, int], ...],
-    scalars: tuple[np.dtype[Any], ...],
-    cc: ComputeCapability,
-    ptx: bool,
-) -> tuple[Binary, tuple[Parameter, ...]]:
-    """Return a kernel's code; of one in C its parameters as well."""
-    if isinstance(kernel.code, str):
-        code, parameters = _from_c(kernel.code, kernel, cc, ptx=ptx)
-        return Binary(code, kernel.entry, {}), parameters
-    python = getattr(kernel.code, "py_func", kernel.code)
-    assert isinstance(python, FunctionType)
-    text = compile_python(
-        python, arrays, scalars, kernel.entry, cc, SimpleNamespace(bounds=(_THREADS, 1))
-    )
-    return Binary(text.encode(), kernel.entry, {}) if ptx else link(text, cc), ()
+def _from_python(wanted: _Wanted) -> Binary:
+    scalars = [dtype.str for dtype in wanted.scalars]
+    entry = wanted.kernel.entry
+    text = json.dumps([entry, wanted.arrays, scalars, wanted.cc, wanted.ptx])
+    return wanted.build(Support(entry, text, lambda: uninterrupted(wanted.compiled)))
 
 
+@functools.lru_cache(256)
 def _from_c(
-    source: str, kernel: DeviceKernel, cc: ComputeCapability, *, ptx: bool
-) -> tuple[bytes, tuple[Parameter, ...]]:
-    """Compile CUDA C; the library is CUDA's own, which needs no driver."""
+    kernel: DeviceKernel, cc: ComputeCapability, ptx: bool
+) -> tuple[Binary, tuple[Parameter, ...]]:
+    """Compile CUDA C; the library is CUDA's own, which needs no driver.
+
+    It is quick, and nothing tells what the headers say that a source includes: so it is compiled in
+    every process.
+    """
     from cuda.bindings import nvrtc
 
+    source = kernel.code
+    assert isinstance(source, str)
     target = f"{'compute' if ptx else 'sm'}_{cc[0]}{cc[1]}"
     options = [f"--gpu-architecture={target}".encode(), *(o.encode() for o in kernel.options)]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
@@ -188,7 +220,7 @@ def _from_c(
         code = text if ptx else _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return code, _parameters(text.decode(), kernel.entry)
+    return Binary(code, kernel.entry, {}), _parameters(text.decode(), kernel.entry)
 
 
 def _read(program: Any, size_of: Callable[..., Any], get: Callable[..., Any]) -> bytes:
