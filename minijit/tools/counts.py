@@ -17,18 +17,19 @@ from minijit.tools.sweeps import CPU
 from minijit.tools.workloads import WORKLOADS, Workload
 
 HEADINGS = (
-    "workload", "kernel", "blocks", "threads", "bytes / fewest", "instructions / element",
-    "registers", "shared", "conflicts", "spills",
+    "workload", "kernel", "blocks", "threads", "bytes / fewest", "L2 / fewest", "L1 / fewest",
+    "instructions / element", "registers", "shared", "conflicts", "spills",
 )  # fmt: skip
 _MOST_BYTES = 1 << 26
 _INTRODUCTION = """\
 # What kernels cost on CUDA
 
 Counted by `python -m minijit counts` on an emulated GPU of compute capability {}.{}, minijit {}.
-Bytes are 32 for each sector that a warp asks for, over those of the different sectors;
-instructions are those of PTX, of all threads, over the elements of the largest array; shared memory
-is in bytes for a block. [See what a GPU would do](../how-to/see-what-a-gpu-would-do.md) says more.
-What a program reads at two places, as a stencil does, is asked for twice, and found in a cache.
+Bytes are those that memory, L2 and L1 are asked for, 32 a sector, over those of the different
+sectors, by a model of caches that holds less than a GPU's; what a program reads at two places, as a
+stencil does, warps ask the L1 for twice. Instructions are those of PTX, of all threads, over the
+elements of the largest array; shared memory is in bytes for a block.
+[See what a GPU would do](../how-to/see-what-a-gpu-would-do.md) says more.
 
 """
 
@@ -84,6 +85,8 @@ def _figures(launch: LaunchReport) -> tuple[str, ...]:
         str(launch.grid),
         str(launch.block),
         f"{launch.excess:.2f}",
+        f"{launch.l2_bytes / launch.fewest_bytes:.2f}",
+        f"{launch.l1_bytes / launch.fewest_bytes:.2f}",
         f"{launch.instructions_per_element:.1f}",
         str(launch.registers),
         str(launch.shared),

@@ -67,7 +67,7 @@ def test_softmax_moves_each_sector_once(
 ) -> None:
     (rows, cols), dtype = case
     counters = launched(softmax(rows, cols, dtype=dtype), cc, 2e-3 if dtype is F16 else 1e-5)
-    assert counters.sectors == counters.distinct_sectors
+    assert counters.l1_sectors == counters.distinct_sectors
     assert counters.bank_conflicts == 0
 
 
@@ -86,7 +86,7 @@ def test_all_widths_come_back_as_they_were(dtype: str, cc: tuple[int, int]) -> N
     build.store(most, [1])
     kernel = build.kernel()
     counters = launched(kernel, cc, 0)
-    assert counters.sectors == counters.distinct_sectors
+    assert counters.l1_sectors == counters.distinct_sectors
     assert counters.bank_conflicts == 0
     interpreted(kernel)
 
@@ -117,7 +117,7 @@ def test_values_of_rows_go_through_tiles_of_their_own() -> None:
     build.store(mean, [1])
     build.store(build.reduce("argmax", x, build.index([0, 1])), [1])
     counters = launched(build.kernel(), (9, 0), 1e-5)
-    assert counters.sectors == counters.distinct_sectors
+    assert counters.l1_sectors == counters.distinct_sectors
     assert counters.bank_conflicts == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.backends.emulator.cache import BlockCaches, cached_lines
 from minijit.backends.emulator.counters import Counters
 from minijit.backends.emulator.memory import GlobalMemory
 from minijit.backends.emulator.operation import Array
@@ -32,6 +33,7 @@ class Batch:
         lane: Its number in the warp.
         alive: The lanes at the start, or None for all.
         numbers: Of the batch's blocks in the grid.
+        caches: In which blocks find what they have just touched, where that is counted.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class Batch:
         self.memory, self.params, self.counters = memory, params, counters
         self.shared = SharedMemory(len(numbers), shared[0], shared[1], self.warps_per_block)
         self.shared_bytes = shared[0]
+        self.caches = BlockCaches(
+            self.numbers, self.warps_per_block, cached_lines(threads, self.shared_bytes)
+        )
         self.local_row = -(-local // 16) * 16
         self.local_size = local
         self.local = np.zeros(self.size * self.local_row, np.uint8)

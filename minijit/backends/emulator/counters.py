@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from minijit.backends.emulator.cache import BlockCaches, distinct_pairs
 from minijit.backends.emulator.memory import Buffer
 from minijit.backends.emulator.operation import Array
 
@@ -20,16 +21,25 @@ class Traffic:
     """Sectors of one buffer.
 
     Attributes:
-        asked: How many its warps ask for, one that two requests need counted twice.
+        l1: How many warps ask for, one that two requests need counted twice.
+        l2: How many the L1 does not have.
+        dram: How many the L2 does not have either.
         distinct: How many different ones.
     """
 
-    asked: int = 0
+    l1: int = 0
+    l2: int = 0
+    dram: int = 0
     distinct: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         """Return the sums."""
-        return Traffic(self.asked + other.asked, self.distinct + other.distinct)
+        return Traffic(
+            self.l1 + other.l1,
+            self.l2 + other.l2,
+            self.dram + other.dram,
+            self.distinct + other.distinct,
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,8 +49,10 @@ class Counters:
     Attributes:
         thread_instructions: Instructions, each counted once for each thread that runs it.
         warp_instructions: Instructions, each counted once for each warp with a thread that runs it.
-        sectors: Sectors of 32 bytes that warps ask global memory for.
+        l1_sectors: Sectors of 32 bytes that warps ask global memory for.
         fewest_sectors: The fewest that could hold what each request asks for.
+        l2_sectors: Those that the L1 passes on (``cache.py`` says what the caches hold).
+        dram_sectors: Those that the L2 passes on.
         distinct_sectors: Sectors that the launch reads or writes at all, reads and writes apart.
         shared_requests: Accesses of warps to shared memory.
         bank_conflicts: Turns that such accesses take beyond the first.
@@ -53,8 +65,10 @@ class Counters:
 
     thread_instructions: int = 0
     warp_instructions: int = 0
-    sectors: int = 0
+    l1_sectors: int = 0
     fewest_sectors: int = 0
+    l2_sectors: int = 0
+    dram_sectors: int = 0
     distinct_sectors: int = 0
     shared_requests: int = 0
     bank_conflicts: int = 0
@@ -63,37 +77,42 @@ class Counters:
     barriers: int = 0
     atomics: int = 0
     traffic: dict[tuple[int, bool], Traffic] = dataclasses.field(default_factory=dict)
-    _touched: dict[tuple[int, bool], Array] = dataclasses.field(default_factory=dict)
-    _asked: dict[tuple[int, bool], int] = dataclasses.field(default_factory=dict)
+    _latest: dict[tuple[int, bool], Array] = dataclasses.field(default_factory=dict)
+    _moved: dict[tuple[int, bool], Traffic] = dataclasses.field(default_factory=dict)
 
     def global_access(
-        self, buffer: Buffer, starts: Array, warps: Array, width: int, writes: bool
+        self,
+        buffer: Buffer,
+        starts: Array,
+        warps: Array,
+        width: int,
+        writes: bool,
+        caches: BlockCaches,
     ) -> None:
         """Count an access to ``width`` bytes at ``starts``, bytes from the start of the buffer."""
         key = (buffer.address, writes)
-        if key not in self._touched:
-            self._touched[key] = np.zeros((buffer.size >> _SECTOR_BITS) + 1, np.bool_)
-        sectors = starts >> _SECTOR_BITS
-        touched = self._touched[key]
-        touched[sectors] = True
-        if starts.size != warps.size:
-            starts, sectors = (np.broadcast_to(x, warps.shape) for x in (starts, sectors))
+        if key not in self._latest:
+            self._latest[key] = np.zeros((buffer.size >> _SECTOR_BITS) + 1, np.int64)
+        starts = np.broadcast_to(starts, warps.shape)
         # A request is what one warp asks for at once; threads may ask for the same bytes.
-        _, counts = _distinct(warps, starts)
-        asked = _distinct(warps, sectors)[0]
-        self.sectors += asked
-        self._asked[key] = self._asked.get(key, 0) + asked
+        counts = np.bincount(distinct_pairs(warps, starts)[0])
+        warps, sectors = distinct_pairs(warps, starts >> _SECTOR_BITS)
+        l2, dram = caches.missed(self._latest[key], warps, sectors, writes=writes)
+        self._moved[key] = self._moved.get(key, Traffic()) + Traffic(sectors.size, l2, dram)
         per_sector = 32 // width
         self.fewest_sectors += int((-(-counts // per_sector)).sum())
 
     def close(self) -> None:
         """Turn what was touched into numbers, at the end of a launch."""
-        for key, touched in self._touched.items():
-            found = Traffic(self._asked[key], int(touched.sum()))
+        for key, latest in self._latest.items():
+            found = self._moved[key] + Traffic(distinct=int(np.count_nonzero(latest)))
+            self.l1_sectors += found.l1
+            self.l2_sectors += found.l2
+            self.dram_sectors += found.dram
             self.distinct_sectors += found.distinct
             self.traffic[key] = self.traffic.get(key, Traffic()) + found
-        self._touched.clear()
-        self._asked.clear()
+        self._latest.clear()
+        self._moved.clear()
 
     def add(self, other: Counters) -> None:
         """Add what another launch cost."""
@@ -129,17 +148,3 @@ class Counters:
 
 
 _SUMS = tuple(f.name for f in dataclasses.fields(Counters) if f.type == "int")
-
-
-def _distinct(groups: Array, values: Array) -> tuple[int, Array]:
-    """Return how many pairs there are, and how many of them in each group."""
-    low = int(values.min())
-    span = int(values.max()) - low + 1
-    keys = groups.astype(np.int64) * span + (values - low)
-    steps = np.diff(keys)
-    if not (steps >= 0).all():
-        keys = np.sort(keys)
-        steps = np.diff(keys)
-    kept = keys[np.r_[True, steps > 0]]
-    counts = np.bincount(kept // span)
-    return kept.size, counts

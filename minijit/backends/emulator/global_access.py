@@ -84,7 +84,8 @@ class GlobalAccess(Lanes):
         if counters is not None:
             warps = self.pick(self.batch.warp)
             warps = warps if chosen is None else warps[chosen]
-            counters.global_access(buffer, places * whole, warps, whole, writes)
+            caches = self.batch.caches
+            counters.global_access(buffer, places * whole, warps, whole, writes, caches)
 
     def _scattered(
         self,

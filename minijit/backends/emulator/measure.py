@@ -61,8 +61,10 @@ class MeasuringBackend(EmulatedBackend):
             elements=max((buffer.size for buffer in source.kernel.buffers), default=0),
             instructions=counters.thread_instructions,
             lanes_used=counters.thread_instructions / max(32 * counters.warp_instructions, 1),
-            sectors=counters.sectors,
+            l1_sectors=counters.l1_sectors,
             fewest_by_request=counters.fewest_sectors,
+            l2_sectors=counters.l2_sectors,
+            dram_sectors=counters.dram_sectors,
             fewest=counters.distinct_sectors,
             traffic=self._traffic(source.kernel, launch.values, counters),
             shared_requests=counters.shared_requests,
@@ -104,7 +106,9 @@ def _entry(code: bytes) -> str:
 
 def _of(name: str, written: bool, traffic: Traffic, broadcast: bool) -> BufferTraffic:
     kept = broadcast and traffic.distinct <= _CACHED_SECTORS
-    return BufferTraffic(name, written, traffic.asked, traffic.distinct, kept)
+    return BufferTraffic(
+        name, written, traffic.l1, traffic.l2, traffic.dram, traffic.distinct, kept
+    )
 
 
 def _broadcast(kernel: Kernel) -> set[int]:

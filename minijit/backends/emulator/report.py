@@ -18,7 +18,9 @@ class BufferTraffic:
     Attributes:
         name: Of the array; several names where arrays are views of one.
         written: Whether these are writes.
-        sectors: Sectors that warps ask for.
+        l1_sectors: Sectors that warps ask for.
+        l2_sectors: Those that the L1 passes on.
+        dram_sectors: Those that the L2 passes on.
         fewest: Different ones among them.
         broadcast: Whether the program itself uses each element many times, as the weights of a
             layer: between uses it stays in a cache.
@@ -26,7 +28,9 @@ class BufferTraffic:
 
     name: str
     written: bool
-    sectors: int
+    l1_sectors: int
+    l2_sectors: int
+    dram_sectors: int
     fewest: int
     broadcast: bool
 
@@ -43,9 +47,12 @@ class LaunchReport:
         elements: Elements of the largest array that it reads or writes.
         instructions: PTX instructions, counted once for each thread that runs them.
         lanes_used: Share of the threads of a warp that take part in an instruction.
-        sectors: Sectors (32 bytes) of global memory that warps ask for.
+        l1_sectors: Sectors (32 bytes) of global memory that warps ask for.
         fewest_by_request: The fewest that could hold what each request of a warp asks for; more
             sectors are a matter of coalescing.
+        l2_sectors: Sectors without those that a block finds in the L1, by a model of caches that
+            holds less than a GPU (:mod:`minijit.backends.emulator.cache`).
+        dram_sectors: Sectors without those that a block, or one of its neighbours, finds in the L2.
         fewest: Different sectors, those that are read and those that are written.
         traffic: The same by array.
         shared_requests: Accesses of warps to shared memory.
@@ -68,8 +75,10 @@ class LaunchReport:
     elements: int
     instructions: int
     lanes_used: float
-    sectors: int
+    l1_sectors: int
     fewest_by_request: int
+    l2_sectors: int
+    dram_sectors: int
     fewest: int
     traffic: tuple[BufferTraffic, ...]
     shared_requests: int
@@ -91,14 +100,23 @@ class LaunchReport:
 
     @property
     def bytes(self) -> int:
-        """Bytes moved: 32 for each sector asked for, broadcast ones counted once."""
-        moved = sum(t.fewest if t.broadcast else t.sectors for t in self.traffic)
-        return moved * _SECTOR
+        """Bytes between memory and L2, those of broadcast operands once."""
+        return _SECTOR * sum(t.fewest if t.broadcast else t.dram_sectors for t in self.traffic)
+
+    @property
+    def l2_bytes(self) -> int:
+        """Bytes between L2 and L1, those of broadcast operands once."""
+        return _SECTOR * sum(t.fewest if t.broadcast else t.l2_sectors for t in self.traffic)
+
+    @property
+    def l1_bytes(self) -> int:
+        """Bytes that warps ask for, those of broadcast operands once."""
+        return _SECTOR * sum(t.fewest if t.broadcast else t.l1_sectors for t in self.traffic)
 
     @property
     def fewest_bytes(self) -> int:
         """The fewest: each sector that is read once, and each that is written once."""
-        return self.fewest * _SECTOR
+        return _SECTOR * self.fewest
 
     @property
     def excess(self) -> float:
@@ -107,7 +125,9 @@ class LaunchReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, what is derived included, for JSON."""
-        derived = ("instructions_per_element", "bytes", "fewest_bytes", "excess")
+        derived = (
+            "instructions_per_element", "bytes", "l2_bytes", "l1_bytes", "fewest_bytes", "excess",
+        )  # fmt: skip
         return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
@@ -176,7 +196,7 @@ class KernelReport:
 
 _MEMORY = (
     "step", "grid", "block", "elements", "instr/element", "bytes", "fewest", "excess",
-    "sectors", "per request", "per launch",
+    "L2", "L1", "L1/request",
 )  # fmt: skip
 _THREADS = (
     "kernel", "lanes used", "divergent", "shared requests", "conflicts", "barriers", "atomics",
@@ -196,9 +216,9 @@ def _memory(step: LaunchReport | LibraryStep) -> tuple[str, ...]:
         f"{step.bytes:,}",
         f"{step.fewest_bytes:,}",
         f"{step.excess:.2f}",
-        f"{step.sectors:,}",
-        _ratio(step.sectors, step.fewest_by_request),
-        _ratio(step.sectors, step.fewest),
+        f"{step.l2_bytes:,}",
+        f"{step.l1_bytes:,}",
+        _ratio(step.l1_sectors, step.fewest_by_request),
     )
 
 

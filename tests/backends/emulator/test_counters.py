@@ -62,7 +62,7 @@ def test_sectors(
     function: Callable[..., Any], sectors: float, fewest: float, distinct: float
 ) -> None:
     counters = counted(function, np.zeros(2048, F32), np.zeros(256, F32), grid=2, block=128)
-    assert (counters.sectors, counters.fewest_sectors) == (8 * sectors, 8 * fewest)
+    assert (counters.l1_sectors, counters.fewest_sectors) == (8 * sectors, 8 * fewest)
     assert counters.distinct_sectors == 8 * distinct
 
 
@@ -163,7 +163,7 @@ def test_kernel_is_right_and_moves_little(name: str, cc: tuple[int, int]) -> Non
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(np.asarray(result), wanted, rtol=2e-5, atol=2e-5)
     assert counters.bank_conflicts == 0
-    assert counters.sectors <= allowed * counters.distinct_sectors
+    assert counters.l1_sectors <= allowed * counters.distinct_sectors
     if name not in ("transpose", "softmax columns"):
-        assert counters.sectors <= 1.05 * counters.fewest_sectors
+        assert counters.l1_sectors <= 1.05 * counters.fewest_sectors
     assert counters.atomics == 0
