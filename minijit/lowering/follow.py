@@ -149,6 +149,7 @@ class LoopUse:
         streams: The collected results that are wanted, with the index of the element of each row.
         body: What a step computes, in the body's own variables.
         condition: The same of the condition, if the loop has one.
+        lane: The index of what the condition gives: there is one for each lane, or one for all.
         bindings: For each input of body and condition, the operand that it is and the index to
             put before its own; carries are not among them.
         outer: What the loop needs of its operands.
@@ -162,6 +163,7 @@ class LoopUse:
     streams: dict[int, _Index]
     body: Demand
     condition: Demand | None
+    lane: _Index
     bindings: dict[Var, tuple[Atom, _Index]]
     outer: tuple[Request, ...]
 
@@ -221,7 +223,8 @@ class _Element:
         shape = aval.shape[steps:]
         if math.prod(shape) == 1:
             return (Affine(),) * len(shape)
-        index = self.index if shape == self.shape else None
+        # What lies over the leading axes alone each element has for itself.
+        index = self.index[: len(shape)] if shape == self.shape[: len(shape)] else None
         if self.cells is not None:
             index = self.cells.index_of(shape, self.index)
         if index is None:
@@ -263,7 +266,7 @@ class _LoopFollower:
             if n >= self.parts.carries
         }
         carries = {n for n in places if n < self.parts.carries}
-        condition = None
+        condition, lane = None, self._lane()
         while True:
             indices = {n: self._index_of(n) for n in sorted(carries)}
             roots = [(self.parts.body.outvars[n], at) for n, at in (indices | streams).items()]
@@ -271,7 +274,7 @@ class _LoopFollower:
             demands = [body]
             asking = self.parts.condition
             if asking is not None:
-                condition = self._inside(asking, [(asking.outvars[0], ())])
+                condition = self._inside(asking, [(asking.outvars[0], lane)])
                 demands.append(condition)
             loaded = [request for demand in demands for request in demand.loaded]
             asked = {self._carry_of(r) for r in loaded if r.var in self.place}
@@ -285,9 +288,21 @@ class _LoopFollower:
                 if isinstance(atom, Var):
                     outer.append(Request(atom, before + request.index, request.conditions))
         return LoopUse(
-            self.eqn, self.parts, self.dim, self.step, indices, streams, body, condition,
+            self.eqn, self.parts, self.dim, self.step, indices, streams, body, condition, lane,
             self.bindings, tuple(dict.fromkeys(outer)),
         )  # fmt: skip
+
+    def _lane(self) -> _Index:
+        """Return the index of the lane that the element belongs to.
+
+        Raises:
+            Blocked: it belongs to several.
+        """
+        asking, cells = self.parts.condition, self.element.cells
+        lanes = 0 if asking is None else asking.out_avals[0].ndim
+        if cells is not None and min(cells.axes, default=lanes) < lanes:
+            raise Blocked(self.eqn, "its body reduces or multiplies across lanes")
+        return self.element.index[:lanes]
 
     def _starts(self, indices: dict[int, _Index]) -> Iterator[tuple[Var, _Index]]:
         for place, index in indices.items():

@@ -105,7 +105,7 @@ class KernelWriter(StatementWriter):
             self._bind(use, asked, len(parts.asked), carries)
             self.scopes.open_loop(use.dim, carries)
             self._write(Program(asked), use.condition)
-            condition = self._close(asked, (self.operand(asked.outvars[0], (), ()),))
+            condition = self._close(asked, (self.operand(asked.outvars[0], use.lane, ()),))
         self._bind(use, body, len(parts.fixed), carries)
         self.scopes.open_loop(use.dim, carries)
         self._write(Program(body), use.body)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.dtypes import BOOL
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.mode import mode
@@ -31,7 +32,7 @@ from minijit.ops.scan import scan_p, trace_step
 
 __all__ = ["fori_loop", "while_loop", "while_p"]
 
-_BOOL = ShapedArray((), np.dtype(np.bool_))
+_BOOL = ShapedArray((), BOOL)
 
 
 def _while_aval(
@@ -42,7 +43,9 @@ def _while_aval(
         raise TypeError(f"while: the condition takes {condition.in_avals}, not {avals}")
     if strong(body.in_avals) != strong([*consts[condition_consts:], *carry]):
         raise TypeError(f"while: the body takes {body.in_avals}, not {avals}")
-    if condition.out_avals != (_BOOL,) or strong(body.out_avals) != strong(carry):
+    (holds,) = condition.out_avals
+    is_lane = all(aval.shape[: holds.ndim] == holds.shape for aval in carry)
+    if holds.dtype != BOOL or not is_lane or strong(body.out_avals) != strong(carry):
         raise TypeError(f"while: condition {condition.out_avals}, body {body.out_avals}")
     return carry
 
@@ -52,17 +55,25 @@ def _while_eager(
 ) -> tuple[Any, ...]:
     fixed, rest = args[:condition_consts], args[condition_consts:]
     consts, state = rest[:body_consts], rest[body_consts:]
-    while bool(evaluate(condition, (*fixed, *state))[0]):
-        state = tuple(evaluate(body, (*consts, *state)))
+    while (holds := xp.asarray(evaluate(condition, (*fixed, *state))[0])).any():
+        after = evaluate(body, (*consts, *state))
+        state = tuple(after if not holds.ndim else _kept(xp, holds, after, state))
     pairs = zip(state, body.out_avals, strict=True)
     return tuple(xp.asarray(value, dtype=aval.dtype) for value, aval in pairs)
+
+
+def _kept(xp: Any, holds: Any, after: Sequence[Any], before: Sequence[Any]) -> Iterator[Any]:
+    """Yield what is carried: lanes for which the condition holds no more keep what they had."""
+    for new, old in zip(after, before, strict=True):
+        lanes = holds.reshape(holds.shape + (1,) * (xp.ndim(new) - holds.ndim))
+        yield xp.where(lanes, new, old)
 
 
 while_p = register(
     Primitive(
         name="while",
         kind=Kind.LOOP,
-        doc="Run ``body`` on carried values as long as ``condition`` holds for them.",
+        doc="Run ``body`` on carried values while ``condition`` holds; lanes have one each.",
         abstract_eval=_while_aval,
         eager=_while_eager,
         multiple_results=True,
