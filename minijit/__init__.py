@@ -15,8 +15,9 @@ from minijit.api.caches import clear_caches
 from minijit.api.exported import Loaded, load
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, jit
-from minijit.api.planned import grad, vmap
+from minijit.api.planned import grad
 from minijit.api.stages import Compiled, KernelInfo, Lowered
+from minijit.api.vectorize import vmap
 from minijit.api.warmup import warmup
 from minijit.backends.array import Array
 from minijit.backends.registry import default_device, devices

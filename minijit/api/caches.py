@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import types
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from minijit.backends.registry import lost_devices
@@ -13,7 +14,7 @@ from minijit.graph.locks import process_lock
 from minijit.runtime.launchers import clear_kernels
 from minijit.runtime.memory_cache import FunctionCache
 
-__all__ = ["clear_caches", "shared_cache"]
+__all__ = ["clear_caches", "derived_function", "shared_cache"]
 
 _ATTRIBUTE = "__minijit_caches__"
 _all: weakref.WeakSet[FunctionCache] = weakref.WeakSet()
@@ -27,12 +28,13 @@ class _Caches:
     elsewhere, even from a weak dictionary, that would keep both alive for ever.
     """
 
-    __slots__ = ("by_options", "owner")
+    __slots__ = ("by_options", "derived", "owner")
 
     def __init__(self, owner: object = None) -> None:
         # ``functools.wraps`` copies attributes: what it copied belongs to another function.
         self.owner = None if owner is None else weakref.ref(owner)
         self.by_options: dict[Hashable, FunctionCache] = {}
+        self.derived: dict[Hashable, Callable[..., Any]] = {}
 
     def __reduce__(self) -> Any:
         """Pickle nothing, where somebody pickles the function by value."""
@@ -49,9 +51,26 @@ def shared_cache(function: Any, options: Hashable) -> FunctionCache:
         shared = isinstance(function, types.FunctionType)
         by_options = _caches_of(function).by_options if shared else {}
         if options not in by_options:
-            by_options[options] = FunctionCache(getattr(function, "__code__", None))
+            code = getattr(inspect.unwrap(function), "__code__", None)
+            by_options[options] = FunctionCache(code)
             _all.add(by_options[options])
         return by_options[options]
+
+
+def derived_function(
+    function: Any, key: Hashable, make: Callable[[], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """Return what ``make`` makes of ``function``: what was made before with an equal ``key``.
+
+    So a function that is transformed again at each call is traced and compiled once.
+    """
+    if not isinstance(function, types.FunctionType):
+        return make()
+    with _lock:
+        derived = _caches_of(function).derived
+        if key not in derived:
+            derived[key] = make()
+        return derived[key]
 
 
 def _caches_of(function: types.FunctionType) -> _Caches:

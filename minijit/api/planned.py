@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["grad", "vmap"]
+__all__ = ["grad"]
 
 
 def grad(function: Any, *args: Any, **kwargs: Any) -> NoReturn:
     """Raise ``NotImplementedError``: differentiation is not part of this release."""
     raise NotImplementedError("minijit.grad is not part of this release")
-
-
-def vmap(function: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    """Raise ``NotImplementedError``: batching is not part of this release."""
-    raise NotImplementedError("minijit.vmap is not part of this release")

@@ -19,6 +19,7 @@ from minijit.graph.primitive import (
     Scalar,
     all_primitives,
     register,
+    sequential,
     unsupported,
 )
 from minijit.graph.registry import scope
@@ -51,6 +52,7 @@ __all__ = [
     "reduction",
     "register",
     "scope",
+    "sequential",
     "typed",
     "unsupported",
 ]

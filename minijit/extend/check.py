@@ -12,7 +12,7 @@ from minijit.backends.registry import default_device
 from minijit.extend import checks, checks_of_reductions, reference
 from minijit.extend.reduction import Reduction
 from minijit.extend.samples import DTYPES
-from minijit.graph.primitive import Kind, Primitive, Unsupported
+from minijit.graph.primitive import Derived, Kind, Primitive, Unsupported
 from minijit.ops.define import Elementwise
 
 __all__ = ["CheckResult", "PrimitiveReport", "check_primitive"]
@@ -165,5 +165,9 @@ def _run(name: str, check: Check, subject: checks.Subject, device: str) -> Check
 def _rules(primitive: Primitive, prefix: str) -> Iterator[CheckResult]:
     for name in _RULES:
         rule = getattr(primitive, name)
-        text = f"unsupported: {rule.why}" if isinstance(rule, Unsupported) else "carried, not used"
+        text = "declared"
+        if isinstance(rule, Unsupported):
+            text = f"unsupported: {rule.why}"
+        elif isinstance(rule, Derived):
+            text = rule.value
         yield CheckResult(f"{prefix}{name}", "", text)

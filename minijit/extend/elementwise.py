@@ -13,7 +13,7 @@ import numpy as np
 from minijit.extend.alone import Alone
 from minijit.graph.dtypes import DTypeLike, canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NOT_YET, Rule, Scalar
+from minijit.graph.primitive import NOT_YET, Derived, Rule, Scalar
 from minijit.graph.source_info import user_line
 from minijit.ops import define
 from minijit.ops.define import Elementwise
@@ -115,7 +115,7 @@ def _declared(
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
-    batch: Rule = NOT_YET,
+    batch: Rule = Derived.BY_KIND,
 ) -> Elementwise:
     function = function_of(given)
     count = function.__code__.co_argcount

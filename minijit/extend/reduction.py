@@ -15,7 +15,7 @@ from minijit.extend.elementwise import counted, first_line, formula, function_of
 from minijit.extend.laws import check_laws
 from minijit.graph.dtypes import DTypeLike, canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NOT_YET, Monoid, Primitive, Rule
+from minijit.graph.primitive import NOT_YET, Derived, Monoid, Primitive, Rule
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import bind
 from minijit.numpy.reductions import Axis, reduced_axes, reduced_size
@@ -193,7 +193,7 @@ def _declared(
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
-    batch: Rule = NOT_YET,
+    batch: Rule = Derived.BY_KIND,
 ) -> Reduction:
     combine = function_of(given)
     name, doc = name or combine.__name__, doc or first_line(combine)

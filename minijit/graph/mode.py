@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from minijit.graph.source_info import SourceLine
     from minijit.graph.trace import Trace
 
 __all__ = ["Mode", "disable_jit", "mode"]
@@ -18,12 +19,14 @@ class Mode(threading.local):
 
     Attributes:
         trace: The trace that records, if any.
+        line: The user's line that what is recorded now comes from, where it is not on the stack.
         disabled: How many ``disable_jit`` blocks are open.
         busy: Whether a call of a jitted function does anything else than run a compiled program;
             one attribute, since every call asks.
     """
 
     trace: Trace | None = None
+    line: SourceLine | None = None
     disabled: int = 0
     busy: bool = False
 

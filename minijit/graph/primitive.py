@@ -19,7 +19,9 @@ from minijit.graph.source_info import user_line
 
 __all__ = [
     "NOT_YET",
+    "NO_BATCH",
     "Contraction",
+    "Derived",
     "Kind",
     "Monoid",
     "Part",
@@ -30,6 +32,7 @@ __all__ = [
     "all_primitives",
     "find_primitive",
     "register",
+    "sequential",
     "unsupported",
 ]
 
@@ -161,9 +164,22 @@ def unsupported(why: str) -> Unsupported:
     return Unsupported(why)
 
 
-Rule = Callable[..., Any] | Unsupported
-NOT_YET = Unsupported("differentiation and batching are not part of this release")
+class Derived(enum.Enum):
+    """A rule that is written once for many primitives."""
+
+    BY_KIND = "follows from its kind"
+    SEQUENTIAL = "a loop over the batch"
+
+
+sequential = Derived.SEQUENTIAL
+"""The batch rule of an operation that is to be run for one element after the other."""
+Rule = Callable[..., Any] | Unsupported | Derived
+NOT_YET = Unsupported("differentiation is not part of this release")
 """The rules that no primitive has yet."""
+NO_BATCH = Unsupported(
+    "its declaration has no batch rule: give batch=, or batch=minijit.extend.sequential for a loop"
+)
+"""The rule of an operation on whole arrays that declares none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -198,7 +214,9 @@ class Primitive:
         jvp: Forward derivative rule.
         vjp: Reverse derivative rule, where it is not to follow from the other two.
         transpose: Rule of the linear transpose.
-        batch: Rule that adds a batch axis.
+        batch: Rule that adds a batch axis, ``(dims, *operands, **params) -> (result, dim)``: which
+            axis of each operand is the batch, None where it has none, and of the result (tuples
+            with ``multiple_results``); or a derived one.
     """
 
     name: str
@@ -230,7 +248,7 @@ class Primitive:
     jvp: Rule = NOT_YET
     vjp: Rule = NOT_YET
     transpose: Rule = NOT_YET
-    batch: Rule = NOT_YET
+    batch: Rule = Derived.BY_KIND
 
     def __repr__(self) -> str:
         """Return the name."""

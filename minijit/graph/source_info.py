@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import linecache
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 from minijit.graph.mode import mode
 
-__all__ = ["SourceLine", "here", "is_users", "testing_statement", "user_line"]
+__all__ = ["SourceLine", "here", "is_users", "standing_at", "testing_statement", "user_line"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _KERNELS = str(Path(__file__).resolve().parents[2] / "kernels") + "/"  # in a source tree
@@ -44,11 +46,26 @@ def is_users(file: str) -> bool:
 
 
 def user_line() -> SourceLine:
-    """Return the innermost frame of the stack that is neither minijit's nor a library's."""
+    """Return the innermost frame of the stack that is neither minijit's nor a library's.
+
+    Where a transformation stands at a line of the program that it transforms, that is returned.
+    """
+    if mode.line is not None:
+        return mode.line
     frame = _user_frame()
     if frame is None:
         return _UNKNOWN
     return SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+@contextlib.contextmanager
+def standing_at(line: SourceLine) -> Iterator[None]:
+    """Let what is recorded in the ``with`` block come from ``line``, and errors name it."""
+    before, mode.line = mode.line, line
+    try:
+        yield
+    finally:
+        mode.line = before
 
 
 def _user_frame() -> FrameType | None:

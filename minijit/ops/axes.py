@@ -5,14 +5,26 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.exceptions import AxisError
 
 from minijit.graph.source_info import user_line
 
-__all__ = ["complete_shape", "normalize_axes", "normalize_axis", "shape_of"]
+__all__ = ["complete_shape", "inserted", "normalize_axes", "normalize_axis", "shape_of", "shifted"]
+
+_T = TypeVar("_T")
+
+
+def shifted(axes: Sequence[int], new: int) -> tuple[int, ...]:
+    """Return the places of ``axes`` once there is a new axis at place ``new``."""
+    return tuple(axis + (axis >= new) for axis in axes)
+
+
+def inserted(items: Sequence[_T], place: int, item: _T) -> tuple[_T, ...]:
+    """Return ``items``, one for each axis, with another one for a new axis."""
+    return (*items[:place], item, *items[place:])
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:

@@ -74,7 +74,6 @@ cond_p = register(
         multiple_results=True,
         jvp=NOT_YET,
         transpose=NOT_YET,
-        batch=NOT_YET,
     )
 )
 

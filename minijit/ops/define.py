@@ -13,7 +13,16 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NOT_YET, Kind, Monoid, Primitive, Rule, Scalar, register
+from minijit.graph.primitive import (
+    NOT_YET,
+    Derived,
+    Kind,
+    Monoid,
+    Primitive,
+    Rule,
+    Scalar,
+    register,
+)
 from minijit.graph.registry import declare, in_scope
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import array_namespace, bind
@@ -117,7 +126,7 @@ def elementwise(
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
-    batch: Rule = NOT_YET,
+    batch: Rule = Derived.BY_KIND,
 ) -> Elementwise:
     """Declare an elementwise primitive and return the function that applies it.
 
@@ -135,7 +144,7 @@ def elementwise(
         jvp: Forward derivative rule.
         vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
-        batch: Batching rule.
+        batch: Batching rule, where it is not to follow from the kind.
     """
     rule = ufunc or dtypes
     if rule is None:
@@ -208,7 +217,7 @@ def reduction(
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
-    batch: Rule = NOT_YET,
+    batch: Rule = Derived.BY_KIND,
 ) -> Primitive:
     """Declare a reduction over ``params["axes"]`` (a sorted tuple of axes, which disappear).
 
@@ -222,7 +231,7 @@ def reduction(
         jvp: Forward derivative rule.
         vjp: Reverse derivative rule.
         transpose: Linear transpose rule.
-        batch: Batching rule.
+        batch: Batching rule, where it is not to follow from the kind.
     """
 
     def abstract_eval(operand: ShapedArray, *, axes: tuple[int, ...]) -> ShapedArray:

@@ -15,10 +15,13 @@ from minijit.graph.primitive import Contraction
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, array_namespace, bind
 from minijit.graph.tracer import ufuncs
-from minijit.ops.axes import normalize_axes
+from minijit.ops.axes import inserted, normalize_axes
+from minijit.ops.batching import Dim, own_shape
+from minijit.ops.binary import multiply
 from minijit.ops.library import library
 from minijit.ops.promote import broadcast_shapes, convert, is_traced, loop_dtypes
-from minijit.ops.shape import reshape, transpose
+from minijit.ops.reduce import reduce_any_p, reduce_sum_p
+from minijit.ops.shape import move_axis, reshape, squeeze, transpose
 
 __all__ = ["contract", "matmul", "matmul_p"]
 
@@ -78,6 +81,41 @@ def _matmul_factors(
     return (*batch(left[:-2]), *rows, term), (*batch(right[:-2]), term, *columns)
 
 
+def _matmul_batch(dims: Sequence[Dim], left: Any, right: Any) -> tuple[Any, int]:
+    ranks = [len(own_shape(x, dim)) for x, dim in zip((left, right), dims, strict=True)]
+    if dims[1] is None and ranks[1] <= 2:
+        # All rows of the batch are multiplied with one matrix, wherever the batch lies among them.
+        at = min(dims[0] or 0, ranks[0] - 1)
+        return bind(matmul_p, move_axis(left, dims[0] or 0, at), right), at
+    if dims[0] is None and ranks[0] <= 2 and ranks[1] == 1:
+        # The batch is a matrix of rows, and so is the result.
+        matrix = transpose(left) if ranks[0] == 2 else left
+        return bind(matmul_p, move_axis(right, dims[1] or 0, 0), matrix), 0
+    if ranks == [1, 1]:
+        return _dots(
+            *(move_axis(x, dim or 0, 0) for x, dim in zip((left, right), dims, strict=True))
+        )
+    # In front of a stack of matrices, which vectors become as well.
+    stack = max(2, *ranks) - 2
+    operands = []
+    for x, dim, rank, unit in ((left, dims[0], ranks[0], 0), (right, dims[1], ranks[1], 1)):
+        shape = own_shape(x, dim)
+        matrix = inserted(shape, unit, 1) if rank == 1 else shape
+        size = () if dim is None else (abstractify(x).shape[dim],)
+        x = x if dim is None else move_axis(x, dim, 0)
+        missing = (1,) * (stack + 2 - len(matrix)) if size else ()
+        operands.append(reshape(x, (*size, *missing, *matrix)))
+    units = [axis for axis, rank in ((-2, ranks[0]), (-1, ranks[1])) if rank == 1]
+    result = bind(matmul_p, *operands)
+    return squeeze(result, units) if units else result, 0
+
+
+def _dots(left: Any, right: Any) -> tuple[Any, int]:
+    """Return the products of the rows of two matrices, which no library need compute."""
+    total_p = reduce_any_p if abstractify(left).dtype.kind == "b" else reduce_sum_p
+    return bind(total_p, multiply(left, right), axes=(1,)), 0
+
+
 matmul_p = library(
     "matmul",
     eager=_matmul_eager,
@@ -85,6 +123,7 @@ matmul_p = library(
     contraction=Contraction(_matmul_terms, _matmul_factors),
     abstract_eval=_matmul_aval,
     doc="Product of matrices, batched over leading axes; 1-D operands as in NumPy.",
+    batch=_matmul_batch,
 )
 
 

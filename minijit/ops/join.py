@@ -13,8 +13,10 @@ from minijit.graph.index import Affine
 from minijit.graph.primitive import Kind, Part, Primitive, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.axes import normalize_axis
-from minijit.ops.promote import broadcast_to, convert
+from minijit.ops.axes import inserted, normalize_axis
+from minijit.ops.batching import Dim, batch_size, with_batch
+from minijit.ops.promote import broadcast_in_dim_p, broadcast_to, convert
+from minijit.ops.select import where
 from minijit.ops.shape import static_slice
 
 __all__ = ["concatenate", "concatenate_p", "pad", "pad_p", "static_take"]
@@ -57,6 +59,12 @@ def _concatenate_parts(
     return tuple(parts)
 
 
+def _concatenate_batch(dims: Sequence[Dim], *operands: Any, axis: int) -> tuple[Any, int]:
+    at, size = next(dim for dim in dims if dim is not None), batch_size(dims, operands)
+    aligned = [with_batch(x, dim, at, size) for x, dim in zip(operands, dims, strict=True)]
+    return bind(concatenate_p, *aligned, axis=axis + (axis >= at)), at
+
+
 concatenate_p = register(
     Primitive(
         name="concatenate",
@@ -66,6 +74,7 @@ concatenate_p = register(
         eager=_concatenate_eager,
         parts=_concatenate_parts,
         flops=0,
+        batch=_concatenate_batch,
     )
 )
 
@@ -139,6 +148,23 @@ def _pad_parts(
     return (Part(0, tuple(own), tuple(within)), Part(1, (), ()))
 
 
+def _pad_batch(
+    dims: Sequence[Dim], operand: Any, value: Any, *, low: tuple[int, ...], high: tuple[int, ...]
+) -> tuple[Any, int]:
+    size = batch_size(dims, (operand, value))
+    at = 0 if dims[0] is None else dims[0]
+    widths = {"low": inserted(low, at, 0), "high": inserted(high, at, 0)}
+    x = with_batch(operand, dims[0], at, size)
+    if dims[1] is None:
+        return bind(pad_p, x, value, **widths), at
+    # Every element of the batch has another value around it.
+    aval = abstractify(x)
+    inside = bind(broadcast_in_dim_p, np.True_, shape=aval.shape, dims=())
+    mask = bind(pad_p, inside, np.False_, **widths)
+    around = bind(broadcast_in_dim_p, value, shape=abstractify(mask).shape, dims=(at,))
+    return where(mask, bind(pad_p, x, aval.dtype.type(0), **widths), around), at
+
+
 pad_p = register(
     Primitive(
         name="pad",
@@ -148,6 +174,7 @@ pad_p = register(
         eager=_pad_eager,
         parts=_pad_parts,
         flops=0,
+        batch=_pad_batch,
     )
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minijit.graph.device_kernel import DeviceKernel
-from minijit.graph.primitive import NOT_YET, Contraction, Kind, Primitive, Rule, register
+from minijit.graph.primitive import NO_BATCH, NOT_YET, Contraction, Kind, Primitive, Rule, register
 
 __all__ = ["library"]
 
@@ -26,7 +26,7 @@ def library(
     jvp: Rule = NOT_YET,
     vjp: Rule = NOT_YET,
     transpose: Rule = NOT_YET,
-    batch: Rule = NOT_YET,
+    batch: Rule = NO_BATCH,
 ) -> Primitive:
     """Declare an operation that NumPy or CuPy computes on whole arrays.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.primitive import sequential
 from minijit.graph.source_info import here
 from minijit.graph.trace import bind
 from minijit.ops.library import library
@@ -85,4 +86,5 @@ print_p = library(
     lambda *avals, fmt, names: ShapedArray((), np.dtype(bool)),
     "Print values; the result, false, is of no use.",
     effect=True,
+    batch=sequential,
 )

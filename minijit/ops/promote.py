@@ -15,6 +15,7 @@ from minijit.graph.primitive import Kind, Primitive, Scalar, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind, current_trace
 from minijit.graph.tracer import Tracer
+from minijit.ops.axes import inserted, shifted
 
 __all__ = [
     "as_operand",
@@ -204,6 +205,17 @@ def _broadcast_view(
     return tuple(Affine() if n == 1 else index[d] for n, d in zip(operand.shape, dims, strict=True))
 
 
+def _broadcast_batch(
+    operand_dims: tuple[int], operand: Any, *, shape: tuple[int, ...], dims: tuple[int, ...]
+) -> tuple[Any, int]:
+    # The batch stays behind the axis that it stands behind, so that the axes keep their order.
+    (own,) = operand_dims
+    at = dims[own - 1] + 1 if own else 0
+    size = abstractify(operand).shape[own]
+    dims = inserted(shifted(dims, at), own, at)
+    return bind(broadcast_in_dim_p, operand, shape=inserted(shape, at, size), dims=dims), at
+
+
 broadcast_in_dim_p = register(
     Primitive(
         name="broadcast_in_dim",
@@ -213,6 +225,7 @@ broadcast_in_dim_p = register(
         eager=_broadcast_eager,
         view=_broadcast_view,
         flops=0,
+        batch=_broadcast_batch,
     )
 )
 

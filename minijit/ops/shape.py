@@ -7,15 +7,16 @@ from typing import Any
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.primitive import Kind, Primitive, Rule, register
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.axes import complete_shape, normalize_axes, shape_of
+from minijit.ops.axes import complete_shape, inserted, normalize_axes, shape_of, shifted
 from minijit.ops.promote import broadcast_in_dim_p, convert
 
 __all__ = [
     "diagonal",
     "diagonal_p",
     "expand_dims",
+    "move_axis",
     "reshape",
     "reshape_p",
     "rev",
@@ -38,6 +39,7 @@ def _view(
     shape: Callable[..., tuple[int, ...]],
     eager: Callable[..., Any],
     view: Callable[[Index, ShapedArray, Params, Sequence[int]], Index],
+    batch: Rule,
 ) -> Primitive:
     """Declare a view; ``shape(operand_shape, **params)`` gives the result's shape."""
 
@@ -56,6 +58,7 @@ def _view(
             eager=run,
             view=view,
             flops=0,
+            batch=batch,
         )
     )
 
@@ -105,12 +108,22 @@ def _reshape_view(
     return tuple(result)
 
 
+def _reshape_batch(dims: tuple[int], x: Any, *, shape: tuple[int, ...]) -> tuple[Any, int]:
+    (dim,), extents = dims, abstractify(x).shape
+    size = extents[dim]
+    # In C order the axes before and behind the others leave these among themselves.
+    if dim and dim == len(extents) - 1:
+        return bind(reshape_p, x, shape=(*shape, size)), len(shape)
+    return bind(reshape_p, move_axis(x, dim, 0), shape=(size, *shape)), 0
+
+
 reshape_p = _view(
     "reshape",
     "Read the elements, in C order, as an array of another shape.",
     shape=lambda operand, shape: shape,
     eager=lambda xp, x, shape: x.reshape(shape),
     view=_reshape_view,
+    batch=_reshape_batch,
 )
 
 
@@ -136,12 +149,18 @@ def _transpose_view(
     return tuple(index[permutation.index(axis)] for axis in range(operand.ndim))
 
 
+def _transpose_batch(dims: tuple[int], x: Any, *, permutation: tuple[int, ...]) -> tuple[Any, int]:
+    (dim,) = dims
+    return bind(transpose_p, x, permutation=inserted(shifted(permutation, dim), dim, dim)), dim
+
+
 transpose_p = _view(
     "transpose",
     "Permute axes: axis i of the result is axis ``permutation[i]`` of the operand.",
     shape=lambda operand, permutation: tuple(operand[axis] for axis in permutation),
     eager=lambda xp, x, permutation: x.transpose(permutation),
     view=_transpose_view,
+    batch=_transpose_batch,
 )
 
 
@@ -161,6 +180,14 @@ def transpose(x: Any, permutation: Sequence[int] | None = None) -> Any:
     return x if axes == tuple(range(ndim)) else bind(transpose_p, x, permutation=axes)
 
 
+def move_axis(x: Any, source: int, target: int) -> Any:
+    """Return ``x`` with its axis ``source`` at place ``target``, the others in their order."""
+    if source == target:
+        return x
+    others = [axis for axis in range(abstractify(x).ndim) if axis != source]
+    return bind(transpose_p, x, permutation=inserted(others, target, source))
+
+
 # squeeze, expand_dims
 
 
@@ -171,12 +198,18 @@ def _squeeze_view(
     return tuple(Affine() if axis in params["axes"] else next(kept) for axis in range(operand.ndim))
 
 
+def _squeeze_batch(dims: tuple[int], x: Any, *, axes: tuple[int, ...]) -> tuple[Any, int]:
+    (dim,), axes = dims, shifted(axes, dims[0])
+    return bind(squeeze_p, x, axes=axes), dim - sum(axis < dim for axis in axes)
+
+
 squeeze_p = _view(
     "squeeze",
     "Drop the unit axes ``axes``.",
     shape=lambda operand, axes: tuple(n for axis, n in enumerate(operand) if axis not in axes),
     eager=lambda xp, x, axes: x.squeeze(axes),
     view=_squeeze_view,
+    batch=_squeeze_batch,
 )
 
 
@@ -227,12 +260,17 @@ def _rev_view(index: Index, operand: ShapedArray, params: Params, extents: Seque
     )
 
 
+def _rev_batch(dims: tuple[int], x: Any, *, axes: tuple[int, ...]) -> tuple[Any, int]:
+    return bind(rev_p, x, axes=shifted(axes, dims[0])), dims[0]
+
+
 rev_p = _view(
     "rev",
     "Reverse the order along ``axes``.",
     shape=lambda operand, axes: operand,
     eager=lambda xp, x, axes: xp.flip(x, axes),
     view=_rev_view,
+    batch=_rev_batch,
 )
 
 
@@ -255,12 +293,23 @@ def _slice_view(
     return tuple(position.scaled(step, start) for position, start, step in bounds)
 
 
+def _slice_batch(
+    dims: tuple[int], x: Any, *, start: Sequence[int], stop: Sequence[int], step: Sequence[int]
+) -> tuple[Any, int]:
+    (dim,) = dims
+    whole = {"start": 0, "stop": abstractify(x).shape[dim], "step": 1}
+    given = {"start": start, "stop": stop, "step": step}
+    params = {name: inserted(given[name], dim, bound) for name, bound in whole.items()}
+    return bind(slice_p, x, **params), dim
+
+
 slice_p = _view(
     "slice",
     "Elements ``start, start + step, ...`` below ``stop`` along each axis; steps are positive.",
     shape=_slice_shape,
     eager=lambda xp, x, start, stop, step: x[tuple(map(slice, start, stop, step))],
     view=_slice_view,
+    batch=_slice_batch,
 )
 
 
@@ -301,12 +350,21 @@ def _diagonal_view(
     return tuple(along[axis] if axis in along else next(kept) for axis in range(operand.ndim))
 
 
+def _diagonal_batch(
+    dims: tuple[int], x: Any, *, offset: int, axis1: int, axis2: int
+) -> tuple[Any, int]:
+    (dim,), (first, second) = dims, shifted((axis1, axis2), dims[0])
+    result = bind(diagonal_p, x, offset=offset, axis1=first, axis2=second)
+    return result, dim - (first < dim) - (second < dim)
+
+
 diagonal_p = _view(
     "diagonal",
     "Elements ``[i, i + offset]`` of ``axis1, axis2`` as a new last axis.",
     shape=_diagonal_shape,
     eager=lambda xp, x, offset, axis1, axis2: xp.diagonal(x, offset, axis1, axis2),
     view=_diagonal_view,
+    batch=_diagonal_batch,
 )
 
 
