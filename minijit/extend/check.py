@@ -12,13 +12,12 @@ from minijit.backends.registry import default_device
 from minijit.extend import checks, checks_of_reductions, reference
 from minijit.extend.reduction import Reduction
 from minijit.extend.samples import DTYPES
-from minijit.graph.primitive import Derived, Kind, Primitive, Unsupported
+from minijit.graph.primitive import RULES, Derived, Kind, Primitive, Unsupported
 from minijit.ops.define import Elementwise
 
 __all__ = ["CheckResult", "PrimitiveReport", "check_primitive"]
 
 _DEVICES = ("cpu", "cuda-emulated")
-_RULES = ("jvp", "vjp", "transpose", "batch")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def _run(name: str, check: Check, subject: checks.Subject, device: str) -> Check
 
 
 def _rules(primitive: Primitive, prefix: str) -> Iterator[CheckResult]:
-    for name in _RULES:
+    for name in RULES:
         rule = getattr(primitive, name)
         text = "declared"
         if isinstance(rule, Unsupported):

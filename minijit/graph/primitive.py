@@ -20,6 +20,7 @@ from minijit.graph.source_info import user_line
 __all__ = [
     "NOT_YET",
     "NO_BATCH",
+    "RULES",
     "Contraction",
     "Derived",
     "Kind",
@@ -180,6 +181,9 @@ NO_BATCH = Unsupported(
     "its declaration has no batch rule: give batch=, or batch=minijit.extend.sequential for a loop"
 )
 """The rule of an operation on whole arrays that declares none."""
+
+RULES = ("jvp", "vjp", "transpose", "batch")
+"""The fields that say what becomes of a primitive where a program is transformed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.jaxpr import Jaxpr, subjaxprs
-from minijit.graph.primitive import Primitive
+from minijit.graph.primitive import RULES, Primitive
 
 __all__ = ["primitives_of", "users_primitives"]
 
@@ -67,7 +67,10 @@ def _is_own(value: Any) -> bool:
     if isinstance(value, tuple | frozenset):
         return all(map(_is_own, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = (getattr(value, field.name) for field in dataclasses.fields(value))
+        names = [field.name for field in dataclasses.fields(value)]
+        if isinstance(value, Primitive):  # what rules make of it are other equations
+            names = [name for name in names if name not in RULES]
+        fields = (getattr(value, name) for name in names)
         return _is_minijit(type(value).__module__) and all(map(_is_own, fields))
     if isinstance(value, type | BuiltinFunctionType):
         return (value.__module__ or "").partition(".")[0] in _LIBRARIES

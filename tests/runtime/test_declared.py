@@ -39,6 +39,13 @@ def times(factor: float, name: str = "times") -> Primitive:
     )
 
 
+def test_every_operation_of_minijit_is_its_own() -> None:
+    """Also those whose rules speak of the operation itself."""
+    own = [p for p in extend.all_primitives() if p.eager.__module__.startswith("minijit.")]
+    assert len(own) > 100
+    assert users_primitives({p.name: p for p in own}) == []
+
+
 def test_operations_of_users_are_told_apart(counts: Counter[str], device: Device) -> None:
     x = device.put(X)
     for factor, hits in ((2.0, 0), (3.0, 0), (2.0, 1)):
