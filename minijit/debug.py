@@ -25,6 +25,7 @@ from minijit.ops.print import print_values as print
 from minijit.runtime.dataflow import dataflow_graph
 from minijit.runtime.pipeline import optimize, plan_partition
 from minijit.runtime.tactics import tactics_of
+from minijit.transforms.lanes import together
 
 __all__ = [
     "BufferTraffic",
@@ -175,6 +176,7 @@ def _driven(
 ) -> LoopReport:
     # No kernel is made for arrays without elements, so that none has refused the loop.
     reason = reasons.get(position, "there are arrays without elements")
+    eqn = together(eqn)
     bodies = tuple((name, _report(body, backend)) for name, body in _bodies(eqn))
     how = [f"driven by the host: {reason}"]
     if eqn.primitive.kind is Kind.LOOP:

@@ -20,6 +20,7 @@ from minijit.lowering.demand import Program
 from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.joining import Draft
 from minijit.lowering.nodes import Node, Nodes, find_nodes
+from minijit.transforms.lanes import together
 
 __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
 
@@ -100,7 +101,7 @@ class _Partitioner:
         )
 
     def _add_eager(self, position: int, eqn: JaxprEqn) -> None:
-        number = self._begin(eqn)
+        number = self._begin(together(eqn))
         made = ChainMap(self.view_step, self.step_of)
         read = (atom for atom in eqn.invars if isinstance(atom, Var))
         needed = {made[var] for var in read if var in made}

@@ -21,7 +21,6 @@ from minijit.runtime.link import Linker
 from minijit.runtime.plan import Plan
 from minijit.runtime.steps import KernelStep, Operands, Slot, Step
 from minijit.runtime.tactics import tactics_of
-from minijit.transforms.lanes import together
 
 __all__ = ["Assembler"]
 
@@ -108,10 +107,10 @@ class Assembler:
 
     def _library_step(self, eqn: JaxprEqn) -> Step:
         """Return the step of an equation that no kernel holds."""
+        operands = tuple(a.value if isinstance(a, Literal) else self.slot(a) for a in eqn.invars)
         outputs = tuple(self.slot(var) for var in eqn.outvars)
         if eqn.primitive.kind is Kind.LOOP:
-            return self._loop_step(together(eqn), outputs)
-        operands = self._operands(eqn)
+            return self._loop_step(eqn, operands, outputs)
         if eqn.primitive.kind is Kind.BRANCH:
             layouts = [self._layout(atom) for atom in eqn.invars[1:]]
             compiled = (self.compile_body(b, layouts, self.backend) for b in eqn.params["branches"])
@@ -119,10 +118,7 @@ class Assembler:
         stored = all(var in self.parts.stored for var in eqn.outvars)
         return self.linker.library(eqn.primitive, dict(eqn.params), operands, outputs, stored)
 
-    def _operands(self, eqn: JaxprEqn) -> Operands:
-        return tuple(a.value if isinstance(a, Literal) else self.slot(a) for a in eqn.invars)
-
-    def _loop_step(self, eqn: JaxprEqn, outputs: tuple[Slot, ...]) -> LoopStep:
+    def _loop_step(self, eqn: JaxprEqn, operands: Operands, outputs: tuple[Slot, ...]) -> LoopStep:
         parts = LoopParts.of(eqn)
         asked, fixed, count = len(parts.asked), len(parts.fixed), parts.carries
         carried = [_contiguous(var.aval) for var in eqn.outvars[:count]]
@@ -139,7 +135,7 @@ class Assembler:
             condition = self.compile_body(parts.condition, known, self.backend)
         return LoopStep.linked(
             self.linker,
-            self._operands(eqn),
+            operands,
             outputs,
             self._loose(eqn),
             (asked, fixed),

@@ -11,7 +11,7 @@ import dataclasses
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import BOOL
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
-from minijit.graph.primitive import find_primitive
+from minijit.graph.primitive import Kind, find_primitive
 from minijit.transforms.inline import spliced
 
 __all__ = ["together"]
@@ -23,8 +23,10 @@ def together(loop: JaxprEqn) -> JaxprEqn:
     Before: ``b = while[condition = lt c 9.0:f32[]; body = mul c 2.0:f32[]] a`` with ``c:f32[8]``;
     after: ``condition = reduce_any (lt c 9.0); body = select (lt c 9.0) (mul c 2.0) c``.
     """
-    condition: Jaxpr | None = loop.params.get("condition")
-    if condition is None or not condition.out_avals[0].shape:
+    if loop.primitive.kind is not Kind.LOOP or "condition" not in loop.params:
+        return loop
+    condition: Jaxpr = loop.params["condition"]
+    if not condition.out_avals[0].shape:
         return loop
     first = loop.params["condition_consts"]
     asked = loop.invars[:first]
