@@ -10,9 +10,10 @@ import numpy as np
 
 from minijit.backends.registry import default_device
 from minijit.extend import checks, checks_of_reductions, reference
+from minijit.extend.checks_of_batches import check_batches
 from minijit.extend.reduction import Reduction
 from minijit.extend.samples import DTYPES
-from minijit.graph.primitive import RULES, Derived, Kind, Primitive, Unsupported
+from minijit.graph.primitive import RULES, Kind, Primitive, Unsupported
 from minijit.ops.define import Elementwise
 
 __all__ = ["CheckResult", "PrimitiveReport", "check_primitive"]
@@ -77,8 +78,8 @@ def check_primitive(
     """Check an operation as minijit checks its own; return the report.
 
     Types against values, values on each device for special values and random ones, broadcasting,
-    strided and empty arrays, fusion with neighbours, and machine code that is found on the disk
-    again.
+    strided and empty arrays, fusion with neighbours, machine code that is found on the disk again,
+    and ``vmap`` against a loop.
 
     Values are compared with eager code where the declaration has some of its own, else with the
     declared function run as Python, element by element. What was compiled before is forgotten, as
@@ -86,7 +87,8 @@ def check_primitive(
 
     Args:
         operation: What ``@elementwise``, ``@reduction`` or ``custom_call`` returned.
-        *operands: Arrays to try it on, for an operation on whole arrays.
+        *operands: Arrays to try it on, for an operation on whole arrays; a batch of them is made of
+            them, rolled and reversed.
         devices: Where.
         dtypes: Of the operands.
         ulp: How many representable numbers a result may be off; default: a tolerance that allows
@@ -148,7 +150,7 @@ def _checks(primitive: Primitive, devices: Sequence[str]) -> Iterator[tuple[str,
     for name, check in alone.items():
         yield name, check, ""
     for device in devices:
-        for name, check in everywhere.items():
+        for name, check in {**everywhere, "vmap": check_batches}.items():
             yield name, check, device
 
 
@@ -164,9 +166,7 @@ def _run(name: str, check: Check, subject: checks.Subject, device: str) -> Check
 def _rules(primitive: Primitive, prefix: str) -> Iterator[CheckResult]:
     for name in RULES:
         rule = getattr(primitive, name)
-        text = "declared"
-        if isinstance(rule, Unsupported):
-            text = f"unsupported: {rule.why}"
-        elif isinstance(rule, Derived):
-            text = rule.value
+        if name == "batch":
+            continue  # it was tried
+        text = f"unsupported: {rule.why}" if isinstance(rule, Unsupported) else "carried, not used"
         yield CheckResult(f"{prefix}{name}", "", text)

@@ -36,6 +36,7 @@ __all__ = [
     "Subject",
     "assert_types",
     "assert_values",
+    "draw_operands",
     "host",
     "one_kernel",
     "round_trip",
@@ -175,7 +176,7 @@ def _values(subject: Subject) -> str:
     return f"{len(chosen)} signatures against {against}"
 
 
-def _operands(subject: Subject, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+def draw_operands(subject: Subject, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     """Return arrays of the first float signature, or the first one, in the operation's domain."""
     floats = [s for s in subject.signatures if s[-1].kind == "f" and s[-1].itemsize >= 4]
     signature = (floats or subject.signatures)[0]
@@ -195,7 +196,7 @@ def _count(subject: Subject) -> int:
 def _broadcasting(subject: Subject) -> str:
     kinds: list[tuple[int, ...]] = [(3, 1), (1, 4), (), (4,)]
     shapes = [kinds[n % len(kinds)] for n in range(_count(subject))]
-    arrays = _operands(subject, shapes)
+    arrays = draw_operands(subject, shapes)
     got = host(jit(lambda *xs: subject.operation(*xs))(*arrays))
     whole = np.broadcast_arrays(*arrays)
     subject.compare(got, subject.like(*(x.copy() for x in whole)), whole)
@@ -203,7 +204,7 @@ def _broadcasting(subject: Subject) -> str:
 
 
 def _strides(subject: Subject) -> str:
-    arrays = [x[::-2, ::3] for x in _operands(subject, [(6, 9)] * _count(subject))]
+    arrays = [x[::-2, ::3] for x in draw_operands(subject, [(6, 9)] * _count(subject))]
     got = host(jit(lambda *xs: subject.operation(*xs))(*arrays))
     subject.compare(got, subject.like(*(x.copy() for x in arrays)), arrays)
     empty = [x[:, :0] for x in arrays]
@@ -214,7 +215,7 @@ def _strides(subject: Subject) -> str:
 
 
 def _fusion(subject: Subject) -> str:
-    arrays = _operands(subject, [(4, 33)] * _count(subject))
+    arrays = draw_operands(subject, [(4, 33)] * _count(subject))
 
     def around(*xs: Any) -> Any:
         doubled = [x + x for x in xs]
@@ -232,7 +233,7 @@ def one_kernel(kernels: int) -> None:
 
 
 def _disk(subject: Subject) -> str:
-    arrays = _operands(subject, [(300,)] * _count(subject))
+    arrays = draw_operands(subject, [(300,)] * _count(subject))
     return round_trip(lambda *xs: subject.operation(*xs), arrays)
 
 

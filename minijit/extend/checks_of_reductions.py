@@ -12,7 +12,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.config import config
 from minijit.graph.trace import bind, trace_function
 
-__all__ = ["REDUCTION", "REDUCTION_ON"]
+__all__ = ["REDUCTION", "REDUCTION_ON", "apply_along", "draw_array", "promoted"]
 
 
 def _rows(subject: Subject) -> list[Any]:
@@ -34,17 +34,17 @@ def _rows(subject: Subject) -> list[Any]:
     return found
 
 
-def _drawn(subject: Subject, shape: tuple[int, ...]) -> Any:
+def draw_array(subject: Subject, shape: tuple[int, ...]) -> Any:
     """Return an array of a float that the reduction takes, or of the first dtype."""
     dtypes = [array.dtype for array in _rows(subject)]
     floats = [dtype for dtype in dtypes if dtype.kind == "f" and dtype.itemsize >= 4]
     return np.random.default_rng(2).uniform(0.5, 4, shape).astype((floats or dtypes)[0])
 
 
-def _promoted(subject: Subject, array: Any) -> Any:
+def promoted(subject: Subject, array: Any) -> Any:
     """Return an operand as the operation hands it to its primitive."""
     jaxpr = trace_function(
-        lambda xs: [_apply(subject, xs[0], -1)],
+        lambda xs: [apply_along(subject, xs[0], -1)],
         [ShapedArray(array.shape, array.dtype)],
         ["x"],
         "f",
@@ -53,7 +53,8 @@ def _promoted(subject: Subject, array: Any) -> Any:
     return array.astype(jaxpr.eqns[-1].invars[0].aval.dtype)
 
 
-def _apply(subject: Subject, x: Any, axis: int | None) -> Any:
+def apply_along(subject: Subject, x: Any, axis: int | None) -> Any:
+    """Reduce an array along one axis, or all for None."""
     axes = tuple(range(x.ndim)) if axis is None else (axis % x.ndim,)
     if subject.operation is subject.primitive:
         return bind(subject.primitive, x, axes=axes)
@@ -64,7 +65,7 @@ def _apply(subject: Subject, x: Any, axis: int | None) -> Any:
 
 
 def _reduced_types(subject: Subject) -> str:
-    arrays = [_promoted(subject, array) for array in _rows(subject)]
+    arrays = [promoted(subject, array) for array in _rows(subject)]
     for array in arrays:
         for axes in ((0,), (1,), (0, 1)):
             assert_types(subject.primitive, [array], axes=axes)
@@ -76,13 +77,13 @@ def _reduced_values(subject: Subject) -> str:
     choices: list[tuple[int | None, tuple[int, ...]]] = [(0, (0,)), (1, (1,)), (None, (0, 1))]
 
     def apply(xs: list[Any]) -> list[list[Any]]:
-        return [[_apply(subject, x, axis) for axis, _ in choices] for x in xs]
+        return [[apply_along(subject, x, axis) for axis, _ in choices] for x in xs]
 
     for array, results in zip(arrays, jit(apply)(arrays), strict=True):
-        promoted = _promoted(subject, array)
+        operand = promoted(subject, array)
         for (_, axes), result in zip(choices, results, strict=True):
-            want = subject.like(promoted, axes=axes)
-            biggest = np.abs(promoted.astype(np.float64)).max(axis=axes)
+            want = subject.like(operand, axes=axes)
+            biggest = np.abs(operand.astype(np.float64)).max(axis=axes)
             subject.compare(host(result), np.ma.asarray(want), [biggest])
     return f"{len(arrays)} dtypes over {len(choices)} choices of axes"
 
@@ -94,8 +95,8 @@ def _special_rows(subject: Subject) -> str:
     rows = np.array(
         [[1, np.nan, 3], [np.inf, 1, 2], [-np.inf, 0.0, 1], [-0.0, 0.0, -0.0]], floats[0]
     )
-    got = host(jit(lambda x: _apply(subject, x, 1))(rows))
-    want = subject.like(_promoted(subject, rows), axes=(1,))
+    got = host(jit(lambda x: apply_along(subject, x, 1))(rows))
+    want = subject.like(promoted(subject, rows), axes=(1,))
     wrong = []
     for row, one, other in zip(rows, got, np.ma.asarray(want), strict=True):
         try:
@@ -108,26 +109,26 @@ def _special_rows(subject: Subject) -> str:
 
 
 def _same_bits(subject: Subject) -> str:
-    long = _drawn(subject, (2, 40_000))
+    long = draw_array(subject, (2, 40_000))
     kept = set()
     for threads in (1, 2, 3):
         with config.override(num_threads=threads):
-            kept.add(host(jit(lambda x: _apply(subject, x, 1))(long)).tobytes())
+            kept.add(host(jit(lambda x: apply_along(subject, x, 1))(long)).tobytes())
     if len(kept) != 1:
         raise AssertionError("the number of threads decides the bits of the result")
     return "1, 2 and 3 threads"
 
 
 def _reduced_fusion(subject: Subject) -> str:
-    array = _drawn(subject, (4, 33))
-    compiled = jit(lambda x: x + _apply(subject, x + x, 1)[:, None]).lower(array).compile()
+    array = draw_array(subject, (4, 33))
+    compiled = jit(lambda x: x + apply_along(subject, x + x, 1)[:, None]).lower(array).compile()
     one_kernel(len(compiled.kernels()))
     return "between a sum and what uses its result: 1 kernel"
 
 
 def _reduced_disk(subject: Subject) -> str:
-    array = _drawn(subject, (4, 33))
-    return round_trip(lambda x: _apply(subject, x, 1), [array])
+    array = draw_array(subject, (4, 33))
+    return round_trip(lambda x: apply_along(subject, x, 1), [array])
 
 
 REDUCTION = {"types": _reduced_types, "threads": _same_bits}
