@@ -25,6 +25,7 @@ COMPARISONS = {
     "exponential_smoothing": [(1e-12, 1, 0)],
     "mandelbrot": [(0, 1, 0)],
     "kepler_newton": [(1e-14, 1, 0), (1e-14, 1, 0), (1e-14, 1, 0)],
+    "fit_decays": [(1e-13, 1, 0)],
     # Driven by the host: so many launches a step.
     "stencils": [(0, 2 * 20, 0), (0, 20, 0)],
     "sign_by_cond": [(0, 1, 0), (1e-6, 2, 0), (1e-6, 2, 0)],
@@ -87,6 +88,10 @@ def newton_solves_keplers_equation(text: str) -> None:
     assert re.findall(r"(\d+) iterations", text) == ["3", "5", "8"]
 
 
+def each_curve_takes_its_own_steps(text: str) -> None:
+    assert "3 to 10 steps for a curve; rates are off by 0.010" in text
+
+
 def the_glider_has_moved(text: str) -> None:
     board = text.partition("generations:\n")[2].split()
     assert board[4:7] == [".....#..", "......#.", "....###."]
@@ -123,6 +128,7 @@ PRINTED = {
     "logistic_regression_digits": digits_are_learnt,
     "exponential_smoothing": the_nile_is_smoothed,
     "kepler_newton": newton_solves_keplers_equation,
+    "fit_decays": each_curve_takes_its_own_steps,
     "stencils": the_glider_has_moved,
     "power_iteration": the_component_is_that_of_eigh,
     "welford_variance": the_variance_has_digits_left,
