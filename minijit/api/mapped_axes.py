@@ -268,7 +268,7 @@ def _parameters(fun: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _array(function: str, path: str, leaf: Any) -> ShapedArray:
     try:
-        return abstractify(leaf)
+        return abstractify(leaf).strip_weak_type()
     except TypeError as error:
         raise type(error)(
             f"vmap of {function}: {path} is mapped over: {error}; or give it None in in_axes"

@@ -152,14 +152,21 @@ class Batcher:
             return _CONTROL[primitive.kind](self, eqn, operands, dims)
         if rule is Derived.BY_KIND:
             rule = functools.partial(_RULES[primitive.kind], primitive)
-        result, dim = rule(tuple(dims), *operands, **eqn.params)
-        if not primitive.multiple_results:
-            result, dim = (result,), (dim,)
-        self._check(eqn, result, dim)
-        return result, dim
+        return self._checked(eqn, rule(tuple(dims), *operands, **eqn.params))
 
-    def _check(self, eqn: JaxprEqn, results: Sequence[Any], dims: Sequence[Dim]) -> None:
-        """Refuse what a rule must not return."""
+    def _checked(self, eqn: JaxprEqn, returned: Any) -> tuple[Sequence[Any], Sequence[Dim]]:
+        """Return what a rule has returned, if it is a batch of the operation's results."""
+        several = eqn.primitive.multiple_results
+        results: Sequence[Any] = ()
+        dims: Sequence[Dim] = ()
+        if isinstance(returned, tuple) and len(returned) == 2:
+            results, dims = returned if several else (returned[:1], returned[1:])
+        if not len(results) == len(dims) == len(eqn.outvars):
+            wanted = "(results, dims), a tuple each" if several else "(result, dim)"
+            raise DeclarationError(
+                f"the batch rule of {eqn.primitive.name} has to return {wanted}, not {returned!r} "
+                f"(at {eqn.source})"
+            )
         found = [abstractify(x).strip_weak_type() for x in results]
         said = [self.aval(v.aval, d) for v, d in zip(eqn.outvars, dims, strict=True)]
         if found != [aval.strip_weak_type() for aval in said]:
@@ -168,6 +175,7 @@ class Batcher:
                 f"with the batch at {', '.join(map(str, dims))} (at {eqn.source}): that is no "
                 f"batch of {self.size} of {', '.join(str(v.aval) for v in eqn.outvars)}"
             )
+        return results, dims
 
 
 def _number(literal: Literal) -> Any:

@@ -126,6 +126,13 @@ def test_results_that_are_the_same_for_all(wrap: Any) -> None:
         assert_same(value, want)
 
 
+def test_equations_name_the_lines_of_the_function() -> None:
+    jaxpr = minijit.make_jaxpr(vmap(vmap(softmax), in_axes=1))(np.stack([X, X]))
+    assert {eqn.source.function for eqn in jaxpr.eqns if eqn.primitive.name != "transpose"} == {
+        "softmax"
+    }
+
+
 # Nesting
 
 

@@ -135,3 +135,19 @@ def test_a_rule_that_returns_no_batch_is_refused() -> None:
         DeclarationError, match=r"batch rule of smooth returned f32\[4,5\].*test_batches\.py"
     ):
         vmap(lost)(X)
+
+
+def test_a_rule_that_returns_no_pair_is_refused() -> None:
+    alone = smooth(batch=lambda dims, x: bind(alone.primitive, x))
+    with pytest.raises(DeclarationError, match=r"has to return \(result, dim\), not Traced"):
+        vmap(alone)(X)
+    two = library(
+        "two",
+        lambda xp, x: (x, x),
+        lambda x: (x, x),
+        "Twice.",
+        multiple_results=True,
+        batch=lambda dims, x: (bind(two, x), (dims[0],)),
+    )
+    with pytest.raises(DeclarationError, match=r"has to return \(results, dims\), a tuple each"):
+        vmap(lambda x: bind(two, x)[0])(X)
