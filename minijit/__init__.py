@@ -15,7 +15,6 @@ from minijit.api.caches import clear_caches
 from minijit.api.exported import Loaded, load
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, jit
-from minijit.api.planned import grad
 from minijit.api.stages import Compiled, KernelInfo, Lowered
 from minijit.api.vectorize import vmap
 from minijit.api.warmup import warmup
@@ -45,6 +44,11 @@ if TYPE_CHECKING:
     from minijit import extend as extend
     from minijit import lax as lax
     from minijit import numpy as numpy
+    from minijit.api.autodiff import grad as grad
+    from minijit.api.autodiff import jvp as jvp
+    from minijit.api.autodiff import linearize as linearize
+    from minijit.api.autodiff import value_and_grad as value_and_grad
+    from minijit.api.autodiff import vjp as vjp
 
 __version__ = "0.1.0"
 
@@ -81,20 +85,27 @@ __all__ = [
     "extend",
     "grad",
     "jit",
+    "jvp",
     "lax",
+    "linearize",
     "load",
     "make_jaxpr",
     "numpy",
+    "value_and_grad",
+    "vjp",
     "vmap",
     "warmup",
 ]
 
 
+# Imported when they are used: importing minijit must be quick. See SPEC 1.
 _LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
+_DERIVATIVES = frozenset({"grad", "jvp", "linearize", "value_and_grad", "vjp"})
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when they are used: importing minijit must be quick. See SPEC 1.
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"minijit.{name}")
+    if name in _LAZY:
+        return importlib.import_module(f"minijit.{name}")
+    if name in _DERIVATIVES:
+        return getattr(importlib.import_module("minijit.api.autodiff"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

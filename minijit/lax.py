@@ -16,6 +16,7 @@ from minijit.ops.associative_scan import associative_scan
 from minijit.ops.axes import normalize_axis, shape_of
 from minijit.ops.cast import astype as convert_element_type
 from minijit.ops.cond import cond, switch
+from minijit.ops.custom_derivative import stop_gradient
 from minijit.ops.dot import contract, matmul
 from minijit.ops.map import map
 from minijit.ops.promote import broadcast_in_dim_p, convert
@@ -113,6 +114,7 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "stop_gradient",
     "sub",
     "switch",
     "tan",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minijit.api import load_operations
@@ -15,7 +15,7 @@ from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef, flatten, unflatten
 from minijit.runtime.signature import abstract_leaf
 
-__all__ = ["block_until_ready", "eval_shape", "make_jaxpr"]
+__all__ = ["block_until_ready", "eval_shape", "make_jaxpr", "trace_call"]
 
 
 def make_jaxpr(
@@ -34,7 +34,7 @@ def make_jaxpr(
     """
 
     def traced(*args: Any, **kwargs: Any) -> Jaxpr:
-        return _trace(function, static_argnums, static_argnames, args, kwargs)[0]
+        return trace_call(function, args, kwargs, static_argnums, static_argnames)[0]
 
     return traced
 
@@ -47,17 +47,18 @@ def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         *args: Arrays or ``ShapeDtypeStruct`` values, in pytrees.
         **kwargs: The same by name.
     """
-    jaxpr, out_tree = _trace(function, None, None, args, kwargs)
+    jaxpr, out_tree, _ = trace_call(function, args, kwargs)
     return unflatten(out_tree, jaxpr.out_avals)
 
 
-def _trace(
+def trace_call(
     function: Callable[..., Any],
-    static_argnums: int | Iterable[int] | None,
-    static_argnames: str | Iterable[str] | None,
-    args: tuple[Any, ...],
+    args: Sequence[Any],
     kwargs: dict[str, Any],
-) -> tuple[Jaxpr, TreeDef]:
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+) -> tuple[Jaxpr, TreeDef, list[Any]]:
+    """Return the program of a call, the structure of its result, and the leaves that it takes."""
     names = static_argnames
     if isinstance(function, Jitted):
         if static_argnums is None and static_argnames is None:
@@ -75,7 +76,8 @@ def _trace(
         return results
 
     load_operations()
-    return trace_function(flat, avals, paths, binder.name).jaxpr, trees[0]
+    jaxpr = trace_function(flat, avals, paths, binder.name).jaxpr
+    return jaxpr, trees[0], arguments.leaves
 
 
 def block_until_ready(tree: Any) -> Any:

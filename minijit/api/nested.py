@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.evaluate import evaluate
-from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.primitive import Derived, Kind, Primitive, register
 from minijit.graph.trace import bind
 from minijit.graph.tree import unflatten
 from minijit.runtime.memory_cache import Inner
@@ -31,6 +31,8 @@ jit_p = register(
         abstract_eval=_call_aval,
         eager=_call_eager,
         multiple_results=True,
+        jvp=Derived.BY_KIND,
+        transpose=Derived.BY_KIND,
     )
 )
 

@@ -11,6 +11,7 @@ from minijit.extend.reduction import reduction
 from minijit.graph.index import Affine
 from minijit.graph.plugins import load_plugin, plugins
 from minijit.graph.primitive import (
+    LINEAR,
     Contraction,
     Kind,
     Monoid,
@@ -28,6 +29,7 @@ from minijit.ops.define import plain, typed
 from minijit.ops.library import library
 
 __all__ = [
+    "LINEAR",
     "Affine",
     "CheckResult",
     "Contraction",

@@ -11,9 +11,10 @@ import numpy as np
 from minijit.backends.registry import default_device
 from minijit.extend import checks, checks_of_reductions, reference
 from minijit.extend.checks_of_batches import check_batches
+from minijit.extend.checks_of_derivatives import check_derivatives
 from minijit.extend.reduction import Reduction
 from minijit.extend.samples import DTYPES
-from minijit.graph.primitive import RULES, Kind, Primitive, Unsupported
+from minijit.graph.primitive import Kind, Primitive
 from minijit.ops.define import Elementwise
 
 __all__ = ["CheckResult", "PrimitiveReport", "check_primitive"]
@@ -79,7 +80,7 @@ def check_primitive(
 
     Types against values, values on each device for special values and random ones, broadcasting,
     strided and empty arrays, fusion with neighbours, machine code that is found on the disk again,
-    and ``vmap`` against a loop.
+    ``vmap`` against a loop, and derivatives against differences.
 
     Values are compared with eager code where the declaration has some of its own, else with the
     declared function run as Python, element by element. What was compiled before is forgotten, as
@@ -116,7 +117,6 @@ def check_primitive(
         for name, check, device in _checks(primitive, devices):
             where = f", {device}" if device else ""
             results.append(_run(f"{prefix}{name}{where}", check, subject, device))
-        results += _rules(primitive, prefix)
     report = PrimitiveReport(
         getattr(operation, "__name__", primitives[0].name), primitives[0].kind.value, tuple(results)
     )
@@ -138,19 +138,22 @@ def _primitives(operation: Any) -> tuple[Primitive, ...]:
 
 
 Check = Callable[["checks.Subject"], str]
+_TRANSFORMED: dict[str, Check] = {"vmap": check_batches, "derivatives": check_derivatives}
 
 
 def _checks(primitive: Primitive, devices: Sequence[str]) -> Iterator[tuple[str, Check, str]]:
     """Yield the checks of a kind of primitive: their names, and the device, where it matters."""
+    alone: Mapping[str, Check]
+    everywhere: Mapping[str, Check]
     alone, everywhere = {
         Kind.ELEMENTWISE: (checks.ELEMENTWISE, checks.ELEMENTWISE_ON),
         Kind.REDUCTION: (checks_of_reductions.REDUCTION, checks_of_reductions.REDUCTION_ON),
         Kind.LIBRARY: (checks.LIBRARY, checks.LIBRARY_ON),
     }[primitive.kind]
-    for name, check in alone.items():
-        yield name, check, ""
+    for name, single in alone.items():
+        yield name, single, ""
     for device in devices:
-        for name, check in {**everywhere, "vmap": check_batches}.items():
+        for name, check in {**everywhere, **_TRANSFORMED}.items():
             yield name, check, device
 
 
@@ -161,12 +164,3 @@ def _run(name: str, check: Check, subject: checks.Subject, device: str) -> Check
     except Exception as error:
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
         return CheckResult(name, f"{kind}{error}", "")
-
-
-def _rules(primitive: Primitive, prefix: str) -> Iterator[CheckResult]:
-    for name in RULES:
-        rule = getattr(primitive, name)
-        if name == "batch":
-            continue  # it was tried
-        text = f"unsupported: {rule.why}" if isinstance(rule, Unsupported) else "carried, not used"
-        yield CheckResult(f"{prefix}{name}", "", text)

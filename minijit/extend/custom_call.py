@@ -13,7 +13,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.dtypes import canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NO_BATCH, NOT_YET, Primitive, Rule
+from minijit.graph.primitive import NO_BATCH, UNDECLARED, JvpRule, Primitive, Rule, VjpRule
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import bind
 from minijit.graph.tracer import Tracer
@@ -71,9 +71,9 @@ def custom_call(
     multiple_results: bool = False,
     doc: str = "",
     flops: int = 1,
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule = UNDECLARED,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = UNDECLARED,
     batch: Rule = NO_BATCH,
 ) -> CustomCall:
     """Declare an operation that a kernel of your own computes, and return what applies it.

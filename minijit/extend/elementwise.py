@@ -11,10 +11,12 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from minijit.extend.alone import Alone
+from minijit.extend.of_function import OfFunction
 from minijit.graph.dtypes import DTypeLike, canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NOT_YET, Derived, Rule, Scalar
+from minijit.graph.primitive import UNDECLARED, Derived, JvpRule, Rule, Scalar, VjpRule
 from minijit.graph.source_info import user_line
+from minijit.graph.trace import bind
 from minijit.ops import define
 from minijit.ops.define import Elementwise
 from minijit.ops.literals import Formula
@@ -50,8 +52,8 @@ def elementwise(
     eager: Code | None = ...,
     flops: int | None = ...,
     samples: tuple[tuple[float, float], ...] = ...,
-    jvp: Rule = ...,
-    vjp: Rule = ...,
+    jvp: JvpRule = ...,
+    vjp: VjpRule = ...,
     transpose: Rule = ...,
     batch: Rule = ...,
 ) -> Callable[[Code], Elementwise]: ...
@@ -112,9 +114,9 @@ def _declared(
     eager: Code | None = None,
     flops: int | None = None,
     samples: tuple[tuple[float, float], ...] = (),
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule | None = None,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = Derived.BY_KIND,
     batch: Rule = Derived.BY_KIND,
 ) -> Elementwise:
     function = function_of(given)
@@ -146,7 +148,9 @@ def _declared(
         derived=eager is None and ufunc is None,
         flops=counted(function) if flops is None else flops,
         samples=samples,
-        jvp=jvp,
+        jvp=OfFunction(function, lambda *xs: bind(operation.primitive, *xs))
+        if jvp is None
+        else jvp,
         vjp=vjp,
         transpose=transpose,
         batch=batch,

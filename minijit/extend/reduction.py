@@ -15,7 +15,7 @@ from minijit.extend.elementwise import counted, first_line, formula, function_of
 from minijit.extend.laws import check_laws
 from minijit.graph.dtypes import DTypeLike, canonical_dtype
 from minijit.graph.errors import DeclarationError
-from minijit.graph.primitive import NOT_YET, Derived, Monoid, Primitive, Rule
+from minijit.graph.primitive import UNDECLARED, Derived, JvpRule, Monoid, Primitive, Rule, VjpRule
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import bind
 from minijit.numpy.reductions import Axis, reduced_axes, reduced_size
@@ -126,8 +126,8 @@ def reduction(
     only: tuple[str, ...] = ...,
     eager: Code | None = ...,
     flops: int | None = ...,
-    jvp: Rule = ...,
-    vjp: Rule = ...,
+    jvp: JvpRule = ...,
+    vjp: VjpRule = ...,
     transpose: Rule = ...,
     batch: Rule = ...,
 ) -> Callable[[Code], Reduction]: ...
@@ -190,9 +190,9 @@ def _declared(
     only: tuple[str, ...] = (),
     eager: Code | None = None,
     flops: int | None = None,
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule = UNDECLARED,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = UNDECLARED,
     batch: Rule = Derived.BY_KIND,
 ) -> Reduction:
     combine = function_of(given)

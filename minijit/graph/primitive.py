@@ -18,18 +18,23 @@ from minijit.graph.registry import declare, declared, find
 from minijit.graph.source_info import user_line
 
 __all__ = [
-    "NOT_YET",
+    "LINEAR",
     "NO_BATCH",
     "RULES",
+    "UNDECLARED",
     "Contraction",
     "Derived",
+    "JvpRule",
     "Kind",
+    "Linear",
     "Monoid",
     "Part",
+    "Partial",
     "Primitive",
     "Rule",
     "Scalar",
     "Unsupported",
+    "VjpRule",
     "all_primitives",
     "find_primitive",
     "register",
@@ -175,8 +180,6 @@ class Derived(enum.Enum):
 sequential = Derived.SEQUENTIAL
 """The batch rule of an operation that is to be run for one element after the other."""
 Rule = Callable[..., Any] | Unsupported | Derived
-NOT_YET = Unsupported("differentiation is not part of this release")
-"""The rules that no primitive has yet."""
 NO_BATCH = Unsupported(
     "its declaration has no batch rule: give batch=, or batch=minijit.extend.sequential for a loop"
 )
@@ -184,6 +187,20 @@ NO_BATCH = Unsupported(
 
 RULES = ("jvp", "vjp", "transpose", "batch")
 """The fields that say what becomes of a primitive where a program is transformed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Linear:
+    """The derivative of what is linear in all operands: the primitive itself, of the tangents."""
+
+
+LINEAR = Linear()
+Partial = Callable[..., Any] | float
+"""A partial derivative: a function ``(result, *operands)``, or the number that it always is."""
+JvpRule = Rule | Linear | tuple[Partial, ...]
+VjpRule = Rule | tuple[Callable[..., Any], Callable[..., Any]]
+UNDECLARED = Unsupported("its declaration has no rule for it: give jvp= or vjp=")
+"""The derivative of what declares none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -215,9 +232,17 @@ class Primitive:
             equal one, it keeps its place among others with effects, and no kernel holds it.
         derived: Whether ``eager`` runs the primitive's own kernel, having no other code.
         samples: Domain of the operands in generated tests: ``(low, high)`` for each.
-        jvp: Forward derivative rule.
-        vjp: Reverse derivative rule, where it is not to follow from the other two.
-        transpose: Rule of the linear transpose.
+        jvp: The derivative: ``(primals, tangents, **params)`` -> ``(result, tangent)``, tuples of
+            both with ``multiple_results``, where a tangent that is zero is None; ``LINEAR``; or
+            (elementwise) a tuple of one partial derivative for each operand; or a derived one, of
+            what holds programs. What gives no float is not asked.
+        vjp: The reverse derivative where it is not to follow from the other two:
+            ``(cotangent, result, *operands, **params)`` -> a cotangent, or None, an operand; or a
+            pair: ``(*operands, **params)`` -> the result and a sequence of arrays to keep, and
+            ``(kept, cotangent, **params)`` -> the cotangents.
+        transpose: Of what is linear in some operands: ``(cotangent, *operands, **params)`` -> a
+            cotangent, or None, an operand. Operands in which it is linear come as their avals. Or a
+            derived one, of what holds programs, and from partial derivatives.
         batch: Rule that adds a batch axis, ``(dims, *operands, **params) -> (result, dim)``: which
             axis of each operand is the batch, None where it has none, and of the result (tuples
             with ``multiple_results``); or a derived one.
@@ -249,9 +274,9 @@ class Primitive:
     effect: bool = False
     derived: bool = False
     samples: tuple[tuple[float, float], ...] = ()
-    jvp: Rule = NOT_YET
-    vjp: Rule = NOT_YET
-    transpose: Rule = NOT_YET
+    jvp: JvpRule = UNDECLARED
+    vjp: VjpRule = UNDECLARED
+    transpose: Rule = UNDECLARED
     batch: Rule = Derived.BY_KIND
 
     def __repr__(self) -> str:

@@ -59,8 +59,11 @@ def user_line() -> SourceLine:
 
 
 @contextlib.contextmanager
-def standing_at(line: SourceLine) -> Iterator[None]:
-    """Let what is recorded in the ``with`` block come from ``line``, and errors name it."""
+def standing_at(line: SourceLine | None) -> Iterator[None]:
+    """Let what is recorded in the ``with`` block come from ``line``, and errors name it.
+
+    None: from the line on the stack, again.
+    """
     before, mode.line = mode.line, line
     try:
         yield

@@ -98,7 +98,7 @@ class Trace:
     def lift(self, value: Any) -> Atom:
         """Return ``value`` as an operand of this trace's equations."""
         if isinstance(value, Tracer):
-            if value._trace is self:
+            if value._trace is self or isinstance(value._var, Literal):
                 return value._var
             if not self.takes(value):
                 raise UnexpectedTracerError(_leak_message(value))
@@ -120,13 +120,13 @@ class Trace:
         tracers = tuple(Tracer(self, var) for var in outvars)
         return tracers if primitive.multiple_results else tracers[0]
 
-    def definition(self, var: Var) -> JaxprEqn | None:
+    def definition(self, var: Atom) -> JaxprEqn | None:
         """Return the equation that defines ``var``, or None for an input."""
         return next((eqn for eqn in reversed(self.eqns) if var in eqn.outvars), None)
 
-    def arguments_of(self, var: Var) -> list[str]:
+    def arguments_of(self, var: Atom) -> list[str]:
         """Return the names of the arguments that ``var`` is computed from."""
-        needed = {var}
+        needed = {var} if isinstance(var, Var) else set()
         for eqn in reversed(self.eqns):
             if needed.intersection(eqn.outvars):
                 needed.update(atom for atom in eqn.invars if isinstance(atom, Var))
@@ -226,14 +226,14 @@ def trace_function(
     trace = Trace(name, None if alone else before)
     try:
         mode.trace, mode.busy = trace, True
-        inputs = [trace.new_input(aval, n) for aval, n in zip(avals, names, strict=True)]
+        invars = tuple(Var(aval, n) for aval, n in zip(avals, names, strict=True))
+        inputs = [Tracer(trace, var) for var in invars]
         outvars = tuple(_lift_result(trace, value) for value in function(inputs))
     finally:
         # Without a call, in which a signal could be handled: an interrupt must not leave it undone.
         trace.is_open = False
         mode.trace = before
         mode.busy = before is not None or mode.disabled > 0
-    invars = tuple(tracer._var for tracer in inputs)
     captured = tuple(value for value, _ in trace.captures.values())
     variables = tuple(var for _, var in trace.captures.values())
     eqns = tuple(trace.eqns)

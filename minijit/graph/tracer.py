@@ -25,7 +25,7 @@ from minijit.graph.registry import find
 from minijit.graph.source_info import testing_statement, user_line
 
 if TYPE_CHECKING:
-    from minijit.graph.jaxpr import Var
+    from minijit.graph.jaxpr import Atom
     from minijit.graph.trace import Trace
 
 __all__ = ["Tracer", "functions", "methods", "operation_for", "properties", "ufuncs"]
@@ -53,8 +53,8 @@ class Tracer(NDArrayOperatorsMixin):
     __slots__ = ("_trace", "_var")
     __array_priority__ = 1000.0  # NumPy scalars and CuPy arrays on the left give way to tracers
 
-    def __init__(self, trace: Trace, var: Var) -> None:
-        """Stand for ``var`` of ``trace``."""
+    def __init__(self, trace: Trace, var: Atom) -> None:
+        """Stand for ``var`` of ``trace``, or for a literal in it."""
         self._trace = trace
         self._var = var
 

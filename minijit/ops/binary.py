@@ -10,7 +10,7 @@ import numpy as np
 
 from minijit.graph.tracer import ufuncs
 from minijit.ops.define import Elementwise, elementwise, plain, typed
-from minijit.ops.promote import loop_dtypes, operand_aval
+from minijit.ops.promote import convert, loop_dtypes, operand_aval
 
 __all__ = [
     "add",
@@ -30,19 +30,32 @@ __all__ = [
 Code = Callable[..., Any]
 
 add = elementwise(
-    "add", ufunc=np.add, scalar=plain(lambda x, y: x + y, "+"), doc="Sum; of bools, or."
+    "add",
+    ufunc=np.add,
+    scalar=plain(lambda x, y: x + y, "+"),
+    jvp=(1, 1),
+    doc="Sum; of bools, or.",
 )
 subtract = elementwise(
-    "sub", ufunc=np.subtract, scalar=plain(lambda x, y: x - y, "-"), doc="Difference."
+    "sub",
+    ufunc=np.subtract,
+    scalar=plain(lambda x, y: x - y, "-"),
+    jvp=(1, -1),
+    doc="Difference.",
 )
 multiply = elementwise(
-    "mul", ufunc=np.multiply, scalar=plain(lambda x, y: x * y, "*"), doc="Product; of bools, and."
+    "mul",
+    ufunc=np.multiply,
+    scalar=plain(lambda x, y: x * y, "*"),
+    jvp=(lambda result, x, y: y, lambda result, x, y: x),
+    doc="Product; of bools, and.",
 )
 divide = elementwise(
     "div",
     ufunc=np.divide,
     scalar=plain(lambda x, y: x / y, "/"),
     flops=5,
+    jvp=(lambda result, x, y: 1 / y, lambda result, x, y: -result / y),
     doc="Quotient as a floating-point number, also of integers.",
 )
 
@@ -61,9 +74,21 @@ class Extremum(Elementwise):
 
 
 def _extremum(name: str, ufunc: np.ufunc, code: Code, doc: str) -> Extremum:
-    primitive = elementwise(name, ufunc=ufunc, scalar=plain(code), doc=doc).primitive
-    ufuncs[ufunc.__name__] = operation = Extremum(primitive, ufunc)
-    return operation
+    partials = (lambda r, x, y: _share(r, x, y), lambda r, x, y: _share(r, y, x))
+    operation = elementwise(name, ufunc=ufunc, scalar=plain(code), jvp=partials, doc=doc)
+    ufuncs[ufunc.__name__] = extremum = Extremum(operation.primitive, ufunc)
+    return extremum
+
+
+def _share(result: Any, own: Any, other: Any) -> Any:
+    """Return 1 where the result is ``own``, 1/2 where it is both operands, else 0."""
+    ours, theirs = _equals(own, result), _equals(other, result)
+    return ours * (1 - 0.5 * theirs)
+
+
+def _equals(x: Any, y: Any) -> Any:
+    """Return 1 where ``x`` is ``y``, else 0, in the dtype of ``x``."""
+    return convert(ufuncs["equal"](x, y), x.dtype)
 
 
 # `|` keeps the code free of branches.
@@ -91,10 +116,11 @@ fmin = _extremum(
     lambda x, y: x if (x < y) | (y != y) else y,
     "The smaller operand; NaN only when both are.",
 )
-copysign = elementwise(
+copysign: Elementwise = elementwise(
     "copysign",
     ufunc=np.copysign,
     scalar=plain(lambda x, y: math.copysign(x, y)),
+    jvp=(lambda result, x, y: copysign(1, x) * copysign(1, y), 0),
     doc="Size of x with the sign of y.",
 )
 
@@ -136,6 +162,7 @@ _nextafter = elementwise(
     ufunc=np.nextafter,
     scalar=plain(lambda x, y: math.nextafter(x, y)),
     only=("float32", "float64"),
+    jvp=(1, 0),
     doc="Next number after x towards y.",
 )
 _nextafter16 = elementwise(
@@ -143,6 +170,7 @@ _nextafter16 = elementwise(
     dtypes=np.nextafter,
     scalar=typed(_nextafter_half),
     only=("float16",),
+    jvp=(1, 0),
     doc="Next number after x towards y, in float16.",
 )
 
@@ -200,11 +228,12 @@ def _ldexp(dtype: np.dtype[Any]) -> Code:
     return ldexp
 
 
-ldexp = elementwise(
+ldexp: Elementwise = elementwise(
     "ldexp",
     ufunc=np.ldexp,
     scalar=typed(_ldexp),
     samples=((-4.0, 4.0), (-10.0, 10.0)),
+    jvp=(lambda result, x, n: ldexp(result.dtype.type(1), n), 0),
     doc="x * 2**n with an integer n.",
 )
 
@@ -218,5 +247,6 @@ heaviside = elementwise(
     "heaviside",
     ufunc=np.heaviside,
     scalar=typed(_heaviside),
+    jvp=(0, lambda result, x, y: _equals(x, 0)),
     doc="0 below zero, 1 above it, y at it; NaN of NaN.",
 )

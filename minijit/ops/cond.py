@@ -12,7 +12,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.mode import mode
-from minijit.graph.primitive import NOT_YET, Kind, Primitive, find_primitive, register
+from minijit.graph.primitive import Derived, Kind, Primitive, find_primitive, register
 from minijit.graph.source_info import here, user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.graph.tracer import Tracer
@@ -72,8 +72,8 @@ cond_p = register(
         abstract_eval=_cond_aval,
         eager=_cond_eager,
         multiple_results=True,
-        jvp=NOT_YET,
-        transpose=NOT_YET,
+        jvp=Derived.BY_KIND,
+        transpose=Derived.BY_KIND,
     )
 )
 

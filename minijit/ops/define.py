@@ -14,13 +14,15 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
 from minijit.graph.errors import DeclarationError
 from minijit.graph.primitive import (
-    NOT_YET,
+    UNDECLARED,
     Derived,
+    JvpRule,
     Kind,
     Monoid,
     Primitive,
     Rule,
     Scalar,
+    VjpRule,
     register,
 )
 from minijit.graph.registry import declare, in_scope
@@ -123,9 +125,9 @@ def elementwise(
     derived: bool = False,
     flops: int = 1,
     samples: tuple[tuple[float, float], ...] = (),
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule = UNDECLARED,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = Derived.BY_KIND,
     batch: Rule = Derived.BY_KIND,
 ) -> Elementwise:
     """Declare an elementwise primitive and return the function that applies it.
@@ -214,9 +216,9 @@ def reduction(
     doc: str,
     eager: Callable[..., Any],
     flops: int = 1,
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule = UNDECLARED,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = UNDECLARED,
     batch: Rule = Derived.BY_KIND,
 ) -> Primitive:
     """Declare a reduction over ``params["axes"]`` (a sorted tuple of axes, which disappear).

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijit.ops.define import elementwise, typed
+from minijit.ops.unary import trunc
 
 __all__ = ["floor_divide", "fmod", "gcd", "lcm", "remainder"]
 
@@ -133,6 +134,7 @@ floor_divide = elementwise(
     ufunc=np.floor_divide,
     scalar=typed(_division(_QUOTIENT)),
     flops=30,
+    jvp=(0, 0),
     doc="Largest integer not above x / y; integers by zero give zero.",
 )
 remainder = elementwise(
@@ -140,6 +142,7 @@ remainder = elementwise(
     ufunc=np.remainder,
     scalar=typed(_division(_REMAINDER)),
     flops=30,
+    jvp=(1, lambda result, x, y: -floor_divide(x, y)),
     doc="x - floor(x / y) * y, with the sign of y; integers by zero give zero.",
 )
 fmod = elementwise(
@@ -147,6 +150,7 @@ fmod = elementwise(
     ufunc=np.fmod,
     scalar=typed(_division(_FMOD)),
     flops=30,
+    jvp=(1, lambda result, x, y: -trunc(x / y)),
     doc="x - trunc(x / y) * y, with the sign of x; integers by zero give zero.",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from minijit.graph.trace import abstractify, array_namespace, bind
 from minijit.graph.tracer import ufuncs
 from minijit.ops.axes import inserted, normalize_axes
 from minijit.ops.batching import Dim, own_shape
-from minijit.ops.binary import multiply
+from minijit.ops.binary import add, multiply
 from minijit.ops.library import library
 from minijit.ops.promote import broadcast_shapes, convert, is_traced, loop_dtypes
 from minijit.ops.reduce import reduce_any_p, reduce_sum_p
@@ -116,12 +117,59 @@ def _dots(left: Any, right: Any) -> tuple[Any, int]:
     return bind(total_p, multiply(left, right), axes=(1,)), 0
 
 
+def _matmul_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (left, right), (moved_left, moved_right) = primals, tangents
+    terms = [] if moved_left is None else [bind(matmul_p, moved_left, right)]
+    terms += [] if moved_right is None else [bind(matmul_p, left, moved_right)]
+    return bind(matmul_p, left, right), functools.reduce(add, terms)
+
+
+def _matmul_transpose(cotangent: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return the cotangent times the other operand, summed over what that one is repeated along."""
+    rows, columns = _as_matrix(left.shape, 0), _as_matrix(right.shape, 1)
+    batch = broadcast_shapes(rows[:-2], columns[:-2])
+    cotangent = reshape(cotangent, (*batch, rows[-2], columns[-1]))
+    if isinstance(left, ShapedArray):
+        product = _summed(cotangent, _swapped(reshape(right, columns)), rows)
+        return reshape(product, left.shape), None
+    product = _summed(_swapped(reshape(left, rows)), cotangent, columns)
+    return None, reshape(product, right.shape)
+
+
+def _as_matrix(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Return the shape of an operand, a vector being a row or a column."""
+    if len(shape) > 1:
+        return shape
+    return (1, *shape) if axis == 0 else (*shape, 1)
+
+
+def _swapped(x: Any) -> Any:
+    axes = tuple(range(x.ndim))
+    return transpose(x, (*axes[:-2], axes[-1], axes[-2]))
+
+
+def _summed(left: Any, right: Any, shape: tuple[int, ...]) -> Any:
+    """Return the product of matrices in a shape with fewer batches, over which it is summed."""
+    if left.shape[-1] == 1:
+        product = left * right  # elementwise, and fuses
+    elif len(shape) == 2 and left.shape[:-2] == right.shape[:-2]:
+        batch = tuple(range(left.ndim - 2))
+        return contract(left, right, ((*batch, left.ndim - 1), (*batch, right.ndim - 2)))
+    else:
+        product = bind(matmul_p, left, right)
+    own = (1,) * (product.ndim - len(shape)) + shape
+    axes = tuple(a for a in range(product.ndim) if own[a] == 1 != product.shape[a])
+    return bind(reduce_sum_p, product, axes=axes) if axes else product
+
+
 matmul_p = library(
     "matmul",
     eager=_matmul_eager,
     into=_matmul_into,
     contraction=Contraction(_matmul_terms, _matmul_factors),
     abstract_eval=_matmul_aval,
+    jvp=_matmul_jvp,
+    transpose=_matmul_transpose,
     doc="Product of matrices, batched over leading axes; 1-D operands as in NumPy.",
     batch=_matmul_batch,
 )

@@ -10,12 +10,14 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Kind, Part, Primitive, register
+from minijit.graph.primitive import LINEAR, Kind, Part, Primitive, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.axes import inserted, normalize_axis
 from minijit.ops.batching import Dim, batch_size, with_batch
+from minijit.ops.binary import subtract
 from minijit.ops.promote import broadcast_in_dim_p, broadcast_to, convert
+from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.select import where
 from minijit.ops.shape import static_slice
 
@@ -65,6 +67,19 @@ def _concatenate_batch(dims: Sequence[Dim], *operands: Any, axis: int) -> tuple[
     return bind(concatenate_p, *aligned, axis=axis + (axis >= at)), at
 
 
+def _concatenate_transpose(cotangent: Any, *operands: Any, axis: int) -> tuple[Any, ...]:
+    shape, start = abstractify(cotangent).shape, 0
+    results = []
+    for operand in operands:
+        extent = operand.shape[axis]
+        ranges = [range(n) for n in shape]
+        ranges[axis] = range(start, start + extent)
+        start += extent
+        linear = isinstance(operand, ShapedArray)
+        results.append(static_slice(cotangent, ranges) if linear else None)
+    return tuple(results)
+
+
 concatenate_p = register(
     Primitive(
         name="concatenate",
@@ -75,6 +90,8 @@ concatenate_p = register(
         parts=_concatenate_parts,
         flops=0,
         batch=_concatenate_batch,
+        jvp=LINEAR,
+        transpose=_concatenate_transpose,
     )
 )
 
@@ -165,6 +182,18 @@ def _pad_batch(
     return where(mask, bind(pad_p, x, aval.dtype.type(0), **widths), around), at
 
 
+def _pad_transpose(
+    cotangent: Any, operand: Any, value: Any, *, low: tuple[int, ...], high: tuple[int, ...]
+) -> tuple[Any, Any]:
+    bounds = zip(abstractify(cotangent).shape, low, high, strict=True)
+    inner = static_slice(cotangent, [range(b, n - a) for n, b, a in bounds])
+    of_operand = inner if isinstance(operand, ShapedArray) else None
+    if not isinstance(value, ShapedArray):
+        return of_operand, None
+    around = (bind(reduce_sum_p, x, axes=tuple(range(len(low)))) for x in (cotangent, inner))
+    return of_operand, subtract(*around)
+
+
 pad_p = register(
     Primitive(
         name="pad",
@@ -175,6 +204,8 @@ pad_p = register(
         parts=_pad_parts,
         flops=0,
         batch=_pad_batch,
+        jvp=LINEAR,
+        transpose=_pad_transpose,
     )
 )
 

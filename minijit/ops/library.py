@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from minijit.graph.device_kernel import DeviceKernel
-from minijit.graph.primitive import NO_BATCH, NOT_YET, Contraction, Kind, Primitive, Rule, register
+from minijit.graph.primitive import (
+    NO_BATCH,
+    UNDECLARED,
+    Contraction,
+    JvpRule,
+    Kind,
+    Primitive,
+    Rule,
+    VjpRule,
+    register,
+)
 
 __all__ = ["library"]
 
@@ -23,9 +33,9 @@ def library(
     flops: int = 1,
     multiple_results: bool = False,
     effect: bool = False,
-    jvp: Rule = NOT_YET,
-    vjp: Rule = NOT_YET,
-    transpose: Rule = NOT_YET,
+    jvp: JvpRule = UNDECLARED,
+    vjp: VjpRule = UNDECLARED,
+    transpose: Rule = UNDECLARED,
     batch: Rule = NO_BATCH,
 ) -> Primitive:
     """Declare an operation that NumPy or CuPy computes on whole arrays.

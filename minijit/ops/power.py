@@ -12,6 +12,7 @@ from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify
 from minijit.graph.tracer import methods, ufuncs
 from minijit.ops.binary import multiply
+from minijit.ops.compare import equal
 from minijit.ops.define import Elementwise, elementwise, plain, typed
 from minijit.ops.promote import (
     broadcast_to,
@@ -19,7 +20,8 @@ from minijit.ops.promote import (
     loop_dtypes,
     operand_aval,
 )
-from minijit.ops.transcendental import exp2
+from minijit.ops.select import where
+from minijit.ops.transcendental import exp2, log
 from minijit.ops.unary import positive, reciprocal, sqrt, square
 
 __all__ = ["float_power", "power"]
@@ -50,12 +52,23 @@ def _power(dtype: np.dtype[Any]) -> Code:
     return whole_power
 
 
+def _by_base(result: Any, x: Any, y: Any) -> Any:
+    # x ** 0 is constant, also at zero, where 0 * 0 ** -1 would be NaN.
+    constant = equal(y, 0)
+    return where(constant, y, y * _general(x, where(constant, y, y - 1)))
+
+
+def _by_exponent(result: Any, x: Any, y: Any) -> Any:
+    return result * log(where(equal(x, 0), x.dtype.type(1), x))
+
+
 _general = elementwise(
     "pow",
     ufunc=np.power,
     scalar=typed(_power),
     flops=60,
     samples=((0.1, 4.0), (0.0, 4.0)),
+    jvp=(_by_base, _by_exponent),
     doc="x ** y; an integer to a negative power that is traced gives its quotient's integer part.",
 )
 
@@ -149,5 +162,6 @@ float_power = elementwise(
     scalar=plain(lambda x, y: math.pow(x, y)),
     flops=60,
     samples=((0.1, 4.0), (0.0, 4.0)),
+    jvp=(_by_base, _by_exponent),
     doc="x ** y in float64.",
 )

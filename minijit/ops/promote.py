@@ -11,7 +11,7 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype, python_scalar_dtype
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Kind, Primitive, Scalar, register
+from minijit.graph.primitive import LINEAR, Kind, Primitive, Scalar, find_primitive, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind, current_trace
 from minijit.graph.tracer import Tracer
@@ -153,6 +153,8 @@ convert_element_type_p = register(
         abstract_eval=_convert_aval,
         eager=_convert_eager,
         scalar=Scalar(lambda dtype: lambda x: x),
+        jvp=LINEAR,
+        transpose=lambda cotangent, operand, **params: (convert(cotangent, operand.dtype),),
     )
 )
 
@@ -216,6 +218,20 @@ def _broadcast_batch(
     return bind(broadcast_in_dim_p, operand, shape=inserted(shape, at, size), dims=dims), at
 
 
+def _broadcast_transpose(
+    cotangent: Any, operand: ShapedArray, *, shape: tuple[int, ...], dims: tuple[int, ...]
+) -> tuple[Any]:
+    """Return the sums over what was repeated."""
+    own = {dim for dim, n in zip(dims, operand.shape, strict=True) if n == shape[dim]}
+    # A sum over an axis of one element would be a kernel of its own.
+    repeated = tuple(axis for axis, n in enumerate(shape) if axis not in own and n != 1)
+    if repeated:
+        cotangent = bind(find_primitive("reduce_sum"), cotangent, axes=repeated)
+    if len(shape) - len(repeated) != operand.ndim or len(own) < operand.ndim:
+        cotangent = bind(find_primitive("reshape"), cotangent, shape=operand.shape)
+    return (cotangent,)
+
+
 broadcast_in_dim_p = register(
     Primitive(
         name="broadcast_in_dim",
@@ -226,6 +242,8 @@ broadcast_in_dim_p = register(
         view=_broadcast_view,
         flops=0,
         batch=_broadcast_batch,
+        jvp=LINEAR,
+        transpose=_broadcast_transpose,
     )
 )
 

@@ -5,15 +5,21 @@ A combination and its identity, from which both targets build their loops.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import BOOL
-from minijit.graph.primitive import Monoid
+from minijit.graph.primitive import LINEAR, Monoid, Primitive, find_primitive
+from minijit.graph.trace import bind
+from minijit.ops.compare import equal
 from minijit.ops.define import reduction
+from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.shape import reshape, static_slice, transpose
 
 __all__ = [
     "argmax_p",
@@ -77,11 +83,70 @@ def _position(name: str) -> Callable[..., Any]:
     return eager
 
 
+def _repeated(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Return an array from which ``axes`` disappeared in the shape that it had."""
+    kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
+    return bind(broadcast_in_dim_p, x, shape=shape, dims=kept)
+
+
+def _sum_transpose(cotangent: Any, operand: ShapedArray, *, axes: tuple[int, ...]) -> tuple[Any]:
+    return (_repeated(cotangent, operand.shape, axes),)
+
+
+def _extremum_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
+    """Return the rule of an extremum: equal elements share its derivative evenly."""
+
+    def jvp(primals: Any, tangents: Any, *, axes: tuple[int, ...]) -> tuple[Any, Any]:
+        (x,), (moved,) = primals, tangents
+        result = bind(primitive(), x, axes=axes)
+        held = convert(equal(x, _repeated(result, x.shape, axes)), x.dtype)
+        total = bind(reduce_sum_p, moved * held, axes=axes)
+        return result, total / bind(reduce_sum_p, held, axes=axes)
+
+    return jvp
+
+
+def _prod_jvp(primals: Any, tangents: Any, *, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Multiply halves with each other, by the product rule, until one element is left.
+
+    A product divided by one of its factors would be wrong where that is zero.
+    """
+    (x,), (moved,) = primals, tangents
+    product, change = _in_rows(x, axes), _in_rows(moved, axes)
+    while (count := product.shape[-1]) > 1:
+        half = count // 2
+        (a, b, c), (da, db, dc) = _cut(product, half), _cut(change, half)
+        product, change = a * b, a * db + da * b
+        if count % 2:
+            product, change = _joined(product, c), _joined(change, dc)
+    kept = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
+    return bind(reduce_prod_p, x, axes=axes), reshape(change, kept)
+
+
+def _in_rows(x: Any, axes: tuple[int, ...]) -> Any:
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return reshape(transpose(x, kept + axes), (*(x.shape[axis] for axis in kept), count))
+
+
+def _cut(x: Any, half: int) -> list[Any]:
+    """Return the first columns, as many after them, and what is left."""
+    outer = [range(n) for n in x.shape[:-1]]
+    ends = (0, half, 2 * half, x.shape[-1])
+    return [static_slice(x, [*outer, range(*pair)]) for pair in itertools.pairwise(ends)]
+
+
+def _joined(x: Any, y: Any) -> Any:
+    return bind(find_primitive("concatenate"), x, y, axis=x.ndim - 1)
+
+
 reduce_sum_p = reduction(
     "reduce_sum",
     monoid=Monoid("sum", lambda dtype: lambda x, y: x + y, lambda dtype: (dtype.type(0),)),
     result_dtype=_same,
     eager=_accumulated("sum"),
+    jvp=LINEAR,
+    transpose=_sum_transpose,
     doc="Sum over axes, in the operand's dtype.",
 )
 reduce_prod_p = reduction(
@@ -89,9 +154,10 @@ reduce_prod_p = reduction(
     monoid=Monoid("prod", lambda dtype: lambda x, y: x * y, lambda dtype: (dtype.type(1),)),
     result_dtype=_same,
     eager=_accumulated("prod"),
+    jvp=_prod_jvp,
     doc="Product over axes, in the operand's dtype.",
 )
-reduce_max_p = reduction(
+reduce_max_p: Primitive = reduction(
     "reduce_max",
     monoid=Monoid(
         "max",
@@ -100,9 +166,10 @@ reduce_max_p = reduction(
     ),
     result_dtype=_same,
     eager=_folded("max"),
+    jvp=_extremum_jvp(lambda: reduce_max_p),
     doc="Largest element over axes; NaN when one is.",
 )
-reduce_min_p = reduction(
+reduce_min_p: Primitive = reduction(
     "reduce_min",
     monoid=Monoid(
         "min",
@@ -111,6 +178,7 @@ reduce_min_p = reduction(
     ),
     result_dtype=_same,
     eager=_folded("min"),
+    jvp=_extremum_jvp(lambda: reduce_min_p),
     doc="Smallest element over axes; NaN when one is.",
 )
 reduce_any_p = reduction(

@@ -10,7 +10,7 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
-from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.primitive import Derived, Kind, Primitive, register
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.graph.tree import TreeDef, flatten, unflatten
@@ -79,6 +79,8 @@ scan_p = register(
         abstract_eval=_scan_aval,
         eager=_scan_eager,
         multiple_results=True,
+        jvp=Derived.BY_KIND,
+        transpose=Derived.BY_KIND,
     )
 )
 

@@ -33,6 +33,26 @@ def _select_eager(xp: Any, predicate: Any, on_true: Any, on_false: Any) -> Any:
     return xp.where(predicate, on_true, on_false)[()]
 
 
+def _select_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    predicate, *values = primals
+    moved = [
+        value.dtype.type(0) if tangent is None else tangent
+        for value, tangent in zip(values, tangents[1:], strict=True)
+    ]
+    return bind(select_p, *primals), bind(select_p, predicate, *moved)
+
+
+def _select_transpose(
+    cotangent: Any, predicate: Any, on_true: Any, on_false: Any
+) -> tuple[Any, Any, Any]:
+    zero = abstractify(cotangent).dtype.type(0)
+    return (
+        None,
+        bind(select_p, predicate, cotangent, zero),
+        bind(select_p, predicate, zero, cotangent),
+    )
+
+
 select_p = register(
     Primitive(
         name="select",
@@ -41,6 +61,8 @@ select_p = register(
         abstract_eval=_select_aval,
         eager=_select_eager,
         scalar=plain(lambda predicate, x, y: x if predicate else y),
+        jvp=_select_jvp,
+        transpose=_select_transpose,
     )
 )
 

@@ -7,10 +7,17 @@ from typing import Any
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Kind, Primitive, Rule, register
+from minijit.graph.primitive import LINEAR, Kind, Primitive, Rule, register
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.axes import complete_shape, inserted, normalize_axes, shape_of, shifted
 from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.unview import (
+    diagonal_back,
+    reshape_back,
+    rev_back,
+    slice_back,
+    transpose_back,
+)
 
 __all__ = [
     "diagonal",
@@ -40,6 +47,7 @@ def _view(
     eager: Callable[..., Any],
     view: Callable[[Index, ShapedArray, Params, Sequence[int]], Index],
     batch: Rule,
+    transpose: Rule,
 ) -> Primitive:
     """Declare a view; ``shape(operand_shape, **params)`` gives the result's shape."""
 
@@ -59,6 +67,8 @@ def _view(
             view=view,
             flops=0,
             batch=batch,
+            jvp=LINEAR,
+            transpose=transpose,
         )
     )
 
@@ -124,6 +134,7 @@ reshape_p = _view(
     eager=lambda xp, x, shape: x.reshape(shape),
     view=_reshape_view,
     batch=_reshape_batch,
+    transpose=reshape_back,
 )
 
 
@@ -161,6 +172,7 @@ transpose_p = _view(
     eager=lambda xp, x, permutation: x.transpose(permutation),
     view=_transpose_view,
     batch=_transpose_batch,
+    transpose=transpose_back,
 )
 
 
@@ -210,6 +222,7 @@ squeeze_p = _view(
     eager=lambda xp, x, axes: x.squeeze(axes),
     view=_squeeze_view,
     batch=_squeeze_batch,
+    transpose=reshape_back,
 )
 
 
@@ -271,6 +284,7 @@ rev_p = _view(
     eager=lambda xp, x, axes: xp.flip(x, axes),
     view=_rev_view,
     batch=_rev_batch,
+    transpose=rev_back,
 )
 
 
@@ -310,6 +324,7 @@ slice_p = _view(
     eager=lambda xp, x, start, stop, step: x[tuple(map(slice, start, stop, step))],
     view=_slice_view,
     batch=_slice_batch,
+    transpose=slice_back,
 )
 
 
@@ -365,6 +380,7 @@ diagonal_p = _view(
     eager=lambda xp, x, offset, axis1, axis2: xp.diagonal(x, offset, axis1, axis2),
     view=_diagonal_view,
     batch=_diagonal_batch,
+    transpose=diagonal_back,
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minijit.ops.define import elementwise, plain, typed
+from minijit.ops.define import Elementwise, elementwise, plain, typed
 
 __all__ = [
     "absolute",
@@ -40,12 +40,14 @@ negative = elementwise(
     "neg",
     ufunc=np.negative,
     scalar=plain(lambda x: -x),
+    jvp=(-1,),
     doc="Numerical negative.",
 )
 positive = elementwise(
     "positive",
     ufunc=np.positive,
     scalar=plain(lambda x: x),
+    jvp=(1,),
     doc="The operand itself.",
 )
 
@@ -62,12 +64,14 @@ absolute = elementwise(
     "abs",
     ufunc=np.absolute,
     scalar=typed(_absolute),
+    jvp=(lambda result, x: sign(x),),
     doc="Absolute value; the smallest integer stays as it is, as in NumPy.",
 )
 fabs = elementwise(
     "fabs",
     ufunc=np.fabs,
     scalar=plain(lambda x: math.fabs(x)),
+    jvp=(lambda result, x: sign(x),),
     doc="Absolute value as a floating-point number.",
 )
 
@@ -85,16 +89,18 @@ def _sign(dtype: np.dtype[Any]) -> Code:
     return sign
 
 
-sign = elementwise(
+sign: Elementwise = elementwise(
     "sign",
     ufunc=np.sign,
     scalar=typed(_sign),
+    jvp=(0,),
     doc="-1, 0 or 1; NaN of NaN.",
 )
 square = elementwise(
     "square",
     ufunc=np.square,
     scalar=plain(lambda x: x * x),
+    jvp=(lambda result, x: 2 * x,),
     doc="x * x.",
 )
 
@@ -117,6 +123,7 @@ reciprocal = elementwise(
     ufunc=np.reciprocal,
     scalar=typed(_reciprocal),
     flops=5,
+    jvp=(lambda result, x: -square(result),),
     doc="1 / x.",
 )
 sqrt = elementwise(
@@ -125,6 +132,7 @@ sqrt = elementwise(
     scalar=plain(lambda x: math.sqrt(x)),
     flops=5,
     samples=((0.0, 16.0),),
+    jvp=(lambda result, x: 0.5 / result,),
     doc="Square root, correctly rounded.",
 )
 
@@ -146,6 +154,7 @@ rsqrt = elementwise(
     eager=_rsqrt_eager,
     flops=8,
     samples=((0.1, 16.0),),
+    jvp=(lambda result, x: -0.5 * result * square(result),),
     doc="1 / sqrt(x).",
 )
 
@@ -170,6 +179,7 @@ cbrt = elementwise(
     ufunc=np.cbrt,
     scalar=typed(_cbrt),
     flops=20,
+    jvp=(lambda result, x: reciprocal(3 * square(result)),),
     doc="Cube root; negative operands have negative roots.",
 )
 
@@ -237,24 +247,28 @@ floor = elementwise(
     "floor",
     ufunc=np.floor,
     scalar=typed(_floor),
+    jvp=(0,),
     doc="Largest integer not above x.",
 )
 ceil = elementwise(
     "ceil",
     ufunc=np.ceil,
     scalar=typed(_ceil),
+    jvp=(0,),
     doc="Smallest integer not below x.",
 )
 trunc = elementwise(
     "trunc",
     ufunc=np.trunc,
     scalar=typed(_trunc),
+    jvp=(0,),
     doc="Integer part of x.",
 )
 rint = elementwise(
     "rint",
     ufunc=np.rint,
     scalar=typed(_nearest),
+    jvp=(0,),
     doc="Nearest integer, halves to even.",
 )
 

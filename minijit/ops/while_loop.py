@@ -12,7 +12,7 @@ from minijit.graph.dtypes import BOOL
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.mode import mode
-from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.primitive import Derived, Kind, Primitive, register, unsupported
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.graph.tree import flatten, unflatten
@@ -77,6 +77,8 @@ while_p = register(
         abstract_eval=_while_aval,
         eager=_while_eager,
         multiple_results=True,
+        jvp=Derived.BY_KIND,
+        transpose=unsupported("how many steps there are is not known before it has run"),
     )
 )
 

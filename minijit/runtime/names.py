@@ -29,7 +29,7 @@ class Names:
         written_free: Variables of functions around it that are bound or deleted.
         attributes: Names that are read as attributes of anything.
         stored: Names that are bound or deleted as attributes of anything.
-        written_attributes: ``(name, attribute)`` pairs: attributes of a global or free variable
+        standing_attributes: ``(name, attribute)`` pairs: attributes of a global or free variable
             that are bound or deleted.
         modules: Modules that it imports by their absolute names.
     """
@@ -39,7 +39,7 @@ class Names:
     written_free: frozenset[str]
     attributes: frozenset[str]
     stored: frozenset[str]
-    written_attributes: frozenset[tuple[str, str]]
+    standing_attributes: frozenset[tuple[str, str]]
     modules: frozenset[str]
 
 

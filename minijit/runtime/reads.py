@@ -164,7 +164,7 @@ class _Walk:
             found[name] = _content(cell)
             self._read(cell, name, found[name], f"variable {name!r} of {owner}()")
         found.update((name, sys.modules[name]) for name in names.modules if name in sys.modules)
-        for base, attribute in names.written_attributes:
+        for base, attribute in names.standing_attributes:
             if isinstance(found.get(base), ModuleType):
                 self._written.add((id(vars(found[base])), attribute))
         self._all(found.values())

@@ -44,7 +44,7 @@ class SharedMemory:
         self._views = {width: self.bytes.view(f"u{width}") for width in (1, 2, 4, 8)}
         places = blocks * self.row // unit
         self._written = np.full(places, _NOBODY, np.int32)
-        self._written_at = np.zeros(places, np.int32)
+        self._standing_at = np.zeros(places, np.int32)
         self._read = np.full(places, _NOBODY, np.int32)
         self._read_at = np.zeros(places, np.int32)
         self._ever = np.zeros(places, np.bool_)
@@ -118,7 +118,7 @@ class SharedMemory:
             if not self._complete:
                 self._complain_unwritten(here)
             if self._dirty:
-                self._meet(self._written, self._written_at, here, threads, warps)
+                self._meet(self._written, self._standing_at, here, threads, warps)
             self._pending.append((here, threads, warps))
         if len(self._pending) > _MOST_PENDING:
             self._settle()
@@ -155,11 +155,11 @@ class SharedMemory:
         marker = np.full(threads.shape, _ATOMICALLY, np.int32)
         for extra in range(max(width // self.unit, 1)):
             self._complain_unwritten(places + extra)
-            self._meet(self._written, self._written_at, places + extra, marker, warps)
+            self._meet(self._written, self._standing_at, places + extra, marker, warps)
             if not compares:
                 self._meet(self._read, self._read_at, places + extra, marker, warps)
             self._written[places + extra] = _ATOMICALLY
-            self._written_at[places + extra] = self._clock[warps]
+            self._standing_at[places + extra] = self._clock[warps]
         return self._views[width]
 
     def _complain_unwritten(self, places: Array) -> None:
@@ -189,10 +189,10 @@ class SharedMemory:
             self._read[places[others]] = _SEVERAL
 
     def _note_write(self, places: Array, threads: Array, warps: Array) -> None:
-        self._meet(self._written, self._written_at, places, threads, warps)
+        self._meet(self._written, self._standing_at, places, threads, warps)
         self._meet(self._read, self._read_at, places, threads, warps)
         self._written[places] = threads
-        self._written_at[places] = self._clock[warps]
+        self._standing_at[places] = self._clock[warps]
         self._ever[places] = True
         # Threads of several warps are not at one instruction at once but by chance.
         last = self._written[places]

@@ -1,0 +1,58 @@
+"""Linear maps of which only the transpose is known: what reverse rules of users stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from minijit.graph.aval import ShapedArray
+from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.trace import bind
+
+__all__ = ["pullback", "pullback_p"]
+
+
+def _aval(*avals: ShapedArray, results: tuple[ShapedArray, ...], **params: Any) -> Any:
+    return results
+
+
+def _eager(xp: Any, *operands: Any, **params: Any) -> NoReturn:
+    raise TypeError("a reverse rule has no forward form")
+
+
+def _transpose(cotangents: Any, *operands: Any, pull: Any, known: int, results: Any) -> Any:
+    return (*(None for _ in range(known)), *pull(cotangents, operands[:known]))
+
+
+pullback_p = register(
+    Primitive(
+        name="pullback",
+        kind=Kind.LIBRARY,
+        doc="A linear map of tangents of which only the transpose is known.",
+        abstract_eval=_aval,
+        eager=_eager,
+        multiple_results=True,
+        transpose=_transpose,
+    )
+)
+
+
+def pullback(
+    pull: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+    known: Sequence[Any],
+    tangents: Sequence[Any],
+    results: Sequence[ShapedArray],
+) -> tuple[Any, ...]:
+    """Record the map and return the tangents of its results.
+
+    Args:
+        pull: Takes the cotangents of the results, None where one is zero, and ``known``; returns a
+            cotangent, or None, for each of ``tangents``.
+        known: What it needs beside cotangents.
+        tangents: The operands.
+        results: Types of the results.
+    """
+    found: tuple[Any, ...] = bind(
+        pullback_p, *known, *tangents, pull=pull, known=len(known), results=tuple(results)
+    )
+    return found
