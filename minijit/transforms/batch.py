@@ -16,7 +16,7 @@ from minijit.graph.dtypes import BOOL
 from minijit.graph.errors import DeclarationError
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.loop import may_not_end
-from minijit.graph.primitive import Derived, Kind, Unsupported
+from minijit.graph.primitive import NO_BATCH, Derived, Kind, Unsupported
 from minijit.graph.source_info import standing_at
 from minijit.graph.trace import abstractify, bind, trace_function
 from minijit.ops.axes import inserted
@@ -144,12 +144,14 @@ class Batcher:
             results = bind(primitive, *operands, **eqn.params)
             results = results if primitive.multiple_results else (results,)
             return results, [None] * len(results)
-        if isinstance(rule, Unsupported):
-            raise NotImplementedError(f"vmap of {primitive.name} (at {eqn.source}): {rule.why}")
         if rule is Derived.SEQUENTIAL:
             return one_by_one(self, eqn, operands, dims)
         if rule is Derived.BY_KIND and primitive.kind in _CONTROL:
             return _CONTROL[primitive.kind](self, eqn, operands, dims)
+        if rule is Derived.BY_KIND and primitive.kind not in _RULES:
+            rule = NO_BATCH
+        if isinstance(rule, Unsupported):
+            raise NotImplementedError(f"vmap of {primitive.name} (at {eqn.source}): {rule.why}")
         if rule is Derived.BY_KIND:
             rule = functools.partial(_RULES[primitive.kind], primitive)
         return self._checked(eqn, rule(tuple(dims), *operands, **eqn.params))

@@ -14,8 +14,17 @@ from minijit.extend.samples import DTYPES, samples, signatures
 from minijit.graph.check import check_jaxpr
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
-from minijit.graph.primitive import Derived, Kind, Primitive, Unsupported, all_primitives
+from minijit.graph.primitive import (
+    NO_BATCH,
+    Derived,
+    Kind,
+    Primitive,
+    Unsupported,
+    all_primitives,
+)
 from minijit.graph.trace import bind
+from tests.conftest import Device
+from tests.sampling import sampled
 from tests.transforms.random_bodies import random_loop_program, reference
 from tests.transforms.random_programs import Array, Function, random_program
 
@@ -61,6 +70,8 @@ WHOLE: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
             (X[0, 0], X.swapaxes(1, 2)),
             (X, X[0, 0]),
             (X[:1], np.stack([X, X]).swapaxes(2, 3)),
+            (X[0, 0] > 0, X[0, 1] < 0),
+            (X[0, 0].astype(np.int8) * 40, X[0, 1].astype(np.int8) * 3),
         )
     ],
 }
@@ -133,21 +144,27 @@ def batched(function: Function, args: Sequence[Any], axes: Sequence[Any]) -> Jax
 
 
 def test_every_primitive_says_what_a_batch_of_it_is() -> None:
-    by_kind = {Kind.ELEMENTWISE, Kind.REDUCTION, Kind.CALL, Kind.BRANCH, Kind.LOOP, Kind.INDEX}
+    """Derived from its kind, by a rule, or with a reason of its own why there is none."""
     for primitive in PRIMITIVES:
-        assert not isinstance(primitive.batch, Unsupported), primitive
-        assert primitive.kind in by_kind or primitive.batch is not Derived.BY_KIND, primitive
+        if primitive.kind in (Kind.VIEW, Kind.PIECEWISE, Kind.LIBRARY):
+            assert primitive.batch not in (Derived.BY_KIND, NO_BATCH), primitive
+        else:
+            assert primitive.batch is Derived.BY_KIND, primitive
 
 
-@pytest.mark.parametrize(
-    "primitive",
-    [
+def tried(*kinds: Kind) -> list[Primitive]:
+    """Primitives of some kinds that can be batched and computed alone."""
+    return [
         p
         for p in PRIMITIVES
-        if p.kind not in (Kind.CALL, Kind.BRANCH, Kind.LOOP, Kind.INDEX) and not p.effect
-    ],
-    ids=str,
-)
+        if p.kind in kinds and not isinstance(p.batch, Unsupported) and not p.effect
+    ]
+
+
+WHOLE_KINDS = (Kind.REDUCTION, Kind.VIEW, Kind.PIECEWISE, Kind.LIBRARY)
+
+
+@pytest.mark.parametrize("primitive", tried(Kind.ELEMENTWISE, *WHOLE_KINDS), ids=str)
 def test_a_batch_is_the_loop(primitive: Primitive) -> None:
     for operands, params in cases(primitive):
 
@@ -160,6 +177,25 @@ def test_a_batch_is_the_loop(primitive: Primitive) -> None:
             with np.errstate(all="ignore"):
                 got = evaluate(batched(apply, args, axes), args)
             assert_equal(got, want, 1e-6 if primitive.name == "matmul" else 0)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("kind", WHOLE_KINDS, ids=lambda kind: kind.value)
+def test_batches_on_each_device(kind: Kind, place: int, device: Device) -> None:
+    """All operations of a kind in one program, mapped over all operands."""
+    every = [(p, *case) for p in tried(kind) for case in cases(p)]
+    every = sampled(every, 3, -place) if kind is Kind.REDUCTION else every
+    args = [[stacked(x, np.ndim(x) if place else 0) for x in operands] for _, operands, _ in every]
+
+    def apply(groups: list[list[Any]]) -> list[Any]:
+        return [bind(p, *xs, **params) for (p, _, params), xs in zip(every, groups, strict=True)]
+
+    given = [[device.put(x) for x in xs] for xs in args]
+    got = device.get(minijit.jit(minijit.vmap(apply, in_axes=place))(given))
+    for (primitive, operands, params), xs, result in zip(every, args, got, strict=True):
+        axes = [np.ndim(x) if place else 0 for x in operands]
+        (want,) = looped(lambda *ys, p=primitive, k=params: [bind(p, *ys, **k)], xs, axes)
+        assert_equal([result], [want], 1e-6 if result.dtype.kind == "f" else 0)
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 10))
