@@ -8,6 +8,7 @@ the place of as many calls of the first. Both come from one formula, and return 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from llvmlite import ir
 
 from minijit.kernels.math.value import FLOAT32, Value
 
-__all__ = ["call_formula"]
+__all__ = ["call_formula", "wide_bytes"]
 
 # Functions named here stay as they are, though nothing calls them before there are vectors.
 _KEPT = "llvm.compiler.used"
@@ -68,10 +69,20 @@ def _function(
     return function
 
 
+@functools.cache
+def _vector_bytes() -> int:
+    return 32 if llvm.get_host_cpu_features().get("avx2") else 16
+
+
+def wide_bytes() -> int:
+    """Return the bytes of a wide vector: four of this processor's, to work on side by side."""
+    return 4 * _vector_bytes()
+
+
 def _lanes(kind: Any) -> list[int]:
-    """Return the lanes of a full vector, and of one beside float64, of which fewer fit."""
-    widest = 32 if llvm.get_host_cpu_features().get("avx2") else 16
-    return sorted({widest // 8, widest // (4 if kind == FLOAT32 else 8)})
+    """Return the lanes of full vectors, and of those beside float64, of which fewer fit."""
+    size = 4 if kind == FLOAT32 else 8
+    return sorted({bytes // fit for bytes in (_vector_bytes(), wide_bytes()) for fit in (size, 8)})
 
 
 def _keep(module: Any, functions: Sequence[ir.Function]) -> None:

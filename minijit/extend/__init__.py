@@ -25,7 +25,7 @@ from minijit.graph.primitive import (
 )
 from minijit.graph.registry import scope
 from minijit.graph.trace import bind
-from minijit.ops.define import plain, typed
+from minijit.ops.define import choice, plain, typed
 from minijit.ops.library import library
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "all_primitives",
     "bind",
     "check_primitive",
+    "choice",
     "custom_call",
     "elementwise",
     "library",

@@ -73,6 +73,7 @@ class Scalar:
         cuda: What makes the code for CUDA, where it is another one.
         strict: Refuse a function that returns another kind of number than the result dtype, or a
             wider float, instead of casting it.
+        chooses: Whether the result is one of the operands, which needs no rounding.
     """
 
     make: Callable[[np.dtype[Any]], Callable[..., Any]]
@@ -80,6 +81,7 @@ class Scalar:
     cpu: Callable[[np.dtype[Any]], Callable[..., Any]] | None = None
     cuda: Callable[[np.dtype[Any]], Callable[..., Any]] | None = None
     strict: bool = False
+    chooses: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -47,10 +47,12 @@ _FAR_BYTES = 1 << 20
 _LINE_BYTES = 64
 _INTERLEAVE = 4
 """Vectors that are worked on at a time where one alone would wait for its own results."""
-_CHAINS = (16, 450)
-"""Flops of kernels that gain; longer ones would, too, but take half as long again to compile."""
+_CHAIN = 16
+"""Flops of kernels that do not gain yet."""
 _LONG = 128
 """Trips from which on a loop has work for so many vectors."""
+_VERY_LONG = 16 * _LONG
+"""Trips from which on what is left after so many vectors is little in any case."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -283,8 +285,7 @@ class CpuEmitter(Emitter):
             count * (_CALL_FLOPS if self._calls(op, dtype) else op.flops)
             for (op, dtype), count in self._uses.items()
         )
-        least, most = _CHAINS
-        return _INTERLEAVE if least < flops <= most else 0
+        return _INTERLEAVE if flops > _CHAIN else 0
 
     def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
         """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
@@ -315,6 +316,7 @@ class CpuEmitter(Emitter):
             trips <= _SHORT,
             tuple(self.sizes.values()),
             self._interleave() if self.sizes or trips >= _LONG else 0,
+            bool(self.sizes) or trips >= _VERY_LONG or trips % _LONG == 0,
         )
         return KernelSource(kernel, text, self.names, schedule, launch)
 

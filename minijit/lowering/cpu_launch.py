@@ -41,6 +41,8 @@ class CpuLaunch:
             short for vectors; else it would unroll loops that are to become vectors.
         interleave: How many vectors an innermost loop works on at a time; 0 lets the compiler
             choose.
+        wide: Whether so many vectors go into the innermost loops so often that what is left after
+            them is little.
     """
 
     units: int
@@ -49,6 +51,7 @@ class CpuLaunch:
     unroll: bool = False
     sizes: tuple[int, ...] = ()
     interleave: int = 0
+    wide: bool = False
 
     @property
     def scratch_bytes(self) -> int:

@@ -15,6 +15,8 @@ __all__ = ["emit_map"]
 
 _LANES = 1024
 """Blocks of a long inner dimension are multiples of this."""
+_FEWEST_LANES = 128
+"""And shorter ones multiples of this: whole vectors, several at a time."""
 _SQUARE = (64, 64)
 """Tile where one operand runs across the inner loop: its cache lines serve all rows of the tile."""
 _NARROW = (128, 16)
@@ -109,8 +111,9 @@ class _Map:
         if self.once:
             points = max(points, _ONCE_ROWS * kernel.rows[inner])
         tile = Tile.filled(order, kernel.rows, points)
-        if tile.blocks[-1] > _LANES and tile.counts[-1] > 1:
-            block = -(-tile.blocks[-1] // _LANES) * _LANES
+        if tile.blocks[-1] > _FEWEST_LANES and tile.counts[-1] > 1:
+            grain = _LANES if tile.blocks[-1] > _LANES else _FEWEST_LANES
+            block = -(-tile.blocks[-1] // grain) * grain
             tile = Tile(tile.order, tile.extents, (*tile.blocks[:-1], block))
         return tile
 

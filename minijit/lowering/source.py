@@ -256,6 +256,8 @@ class Emitter:
             if op.scalar.strict:
                 natural = held_dtype(out)
                 code = self.returned(code, natural)
+            elif op.scalar.chooses:
+                natural = out
         if natural is None and out == np.float16:
             code, natural = f"{self.type(dtype)}({code})", dtype
         return self.cast(code, natural, out)

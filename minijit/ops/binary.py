@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.tracer import ufuncs
-from minijit.ops.define import Elementwise, elementwise, plain, typed
+from minijit.ops.define import Elementwise, choice, elementwise, plain, typed
 from minijit.ops.promote import convert, loop_dtypes, operand_aval
 
 __all__ = [
@@ -75,7 +75,7 @@ class Extremum(Elementwise):
 
 def _extremum(name: str, ufunc: np.ufunc, code: Code, doc: str) -> Extremum:
     partials = (lambda r, x, y: _share(r, x, y), lambda r, x, y: _share(r, y, x))
-    operation = elementwise(name, ufunc=ufunc, scalar=plain(code), jvp=partials, doc=doc)
+    operation = elementwise(name, ufunc=ufunc, scalar=choice(code), jvp=partials, doc=doc)
     ufuncs[ufunc.__name__] = extremum = Extremum(operation.primitive, ufunc)
     return extremum
 

@@ -38,12 +38,17 @@ from minijit.ops.promote import (
     operand_aval,
 )
 
-__all__ = ["Elementwise", "elementwise", "plain", "reduction", "typed"]
+__all__ = ["Elementwise", "choice", "elementwise", "plain", "reduction", "typed"]
 
 
 def plain(function: Callable[..., Any], infix: str | None = None) -> Scalar:
     """Declare scalar code that is the same for every dtype and holds no floating-point literal."""
     return Scalar(lambda dtype: function, infix)
+
+
+def choice(function: Callable[..., Any]) -> Scalar:
+    """Declare scalar code that returns one of the operands."""
+    return Scalar(lambda dtype: function, chooses=True)
 
 
 def typed(make: Callable[[np.dtype[Any]], Callable[..., Any]]) -> Scalar:

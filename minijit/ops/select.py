@@ -11,7 +11,7 @@ from minijit.graph.dtypes import BOOL
 from minijit.graph.primitive import Kind, Primitive, register
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.binary import maximum, minimum
-from minijit.ops.define import plain
+from minijit.ops.define import choice
 from minijit.ops.promote import as_operand, broadcast_operands, convert, operand_aval, result_dtype
 
 __all__ = ["clip", "select_p", "where"]
@@ -60,7 +60,7 @@ select_p = register(
         doc="The second operand where the first (a bool) holds, else the third.",
         abstract_eval=_select_aval,
         eager=_select_eager,
-        scalar=plain(lambda predicate, x, y: x if predicate else y),
+        scalar=choice(lambda predicate, x, y: x if predicate else y),
         jvp=_select_jvp,
         transpose=_select_transpose,
     )

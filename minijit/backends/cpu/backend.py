@@ -85,7 +85,7 @@ class CpuBackend:
         """Return the types of the scratch arrays, and what the optimiser may do."""
         launch: CpuLaunch = source.launch
         scratch = [[array.dtype.name, array.length] for array in launch.scratch]
-        hints = {"unroll": launch.unroll, "interleave": launch.interleave}
+        hints = {"unroll": launch.unroll, "interleave": launch.interleave, "wide": launch.wide}
         return {"scratch": scratch} | hints
 
     def custom(self, kernel: Any, operands: Any, results: Any, params: Any, build: Any) -> None:

@@ -17,12 +17,14 @@ import numpy as np
 from minijit.backends.base import Binary
 from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
 from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
-from minijit.backends.frontend import FrontendError, Toolkit, kernel_function
+from minijit.backends.frontend import FrontendError, Toolkit, Vectors, kernel_function
 from minijit.backends.frontend.refusals import RAISED, explained, refuse_calls, refuse_raising
 from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.kernels.math.outlined import wide_bytes
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.cuda_emitter import MATH
-from minijit.lowering.source import KernelSource
+from minijit.lowering.kernel_ir import Map, walk
+from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.symbols import Symbol, resolve, resolve_all
 
 __all__ = ["assembly", "compile_source", "llvm_code"]
@@ -144,8 +146,16 @@ def _function(source: KernelSource) -> AbstractContextManager[FunctionType]:
 
     filename = f"<minijit {source.kernel.name}>"
     toolkit = Toolkit(types, intrinsic, _faster)
-    names, launch = resolve_all(source.names), source.launch
-    return kernel_function(toolkit, source.text, names, filename, launch.interleave)
+    names = resolve_all(source.names)
+    return kernel_function(toolkit, source.text, names, filename, _vectors(source))
+
+
+def _vectors(source: KernelSource) -> Vectors:
+    """Return how innermost loops are to run on this processor."""
+    launch: CpuLaunch = source.launch
+    computed = (node.out.dtype for node in walk(source.kernel.body) if isinstance(node, Map))
+    widest = max((held_dtype(dtype).itemsize for dtype in computed), default=1)
+    return Vectors(launch.interleave, wide_bytes() // widest if launch.wide else 0)
 
 
 def _optimised(source: KernelSource) -> Any:

@@ -11,5 +11,6 @@ from __future__ import annotations
 
 from minijit.backends.frontend.kernel import Toolkit, kernel_function
 from minijit.backends.frontend.values import FrontendError
+from minijit.backends.frontend.vectors import Vectors
 
-__all__ = ["FrontendError", "Toolkit", "kernel_function"]
+__all__ = ["FrontendError", "Toolkit", "Vectors", "kernel_function"]

@@ -85,8 +85,7 @@ class Expressions:
             case ast.Attribute():
                 return self.numba.attribute(self.evaluate(node.value), node.attr)
             case ast.IfExp():
-                ways = (lambda: self.evaluate(node.body), lambda: self.evaluate(node.orelse))
-                return self._choose(self.condition(node.test), *ways)
+                return self._conditional(node)
             case ast.BoolOp():
                 return self._connect(node.op, node.values)
             case ast.Tuple():
@@ -239,6 +238,17 @@ class Expressions:
         decided, open_ = lambda: first, lambda: self._connect(op, nodes[1:])
         ways = (open_, decided) if isinstance(op, ast.And) else (decided, open_)
         return self._choose(self._truth(first), *ways)
+
+    def _conditional(self, node: ast.IfExp) -> Operand:
+        """Write ``x if test else y``; between variables without branches, which LLVM would undo."""
+        decides, ways = self.condition(node.test), (node.body, node.orelse)
+        if isinstance(decides, Typed) and all(isinstance(way, ast.Name) for way in ways):
+            there = list(map(self.evaluate, ways))
+            if not any(isinstance(value, tuple) for value in there):
+                kind = self.numba.unified(*(self.numba.typed(value).type for value in there))
+                values = [self.numba.cast(value, kind) for value in there]
+                return Typed(kind, self.numba.builder.select(decides.value, *values))
+        return self._choose(decides, *(functools.partial(self.evaluate, way) for way in ways))
 
     def _choose(
         self,

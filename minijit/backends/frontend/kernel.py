@@ -15,6 +15,7 @@ from typing import Any
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.statements import Function
 from minijit.backends.frontend.values import Known, Typed
+from minijit.backends.frontend.vectors import Vectors
 
 __all__ = ["Toolkit", "kernel_function"]
 
@@ -41,7 +42,7 @@ class _Kernel:
 
     tree: ast.FunctionDef
     names: Mapping[str, Known]
-    interleave: int
+    vectors: Vectors
 
 
 _compiled: ContextVar[_Kernel] = ContextVar("_compiled")
@@ -49,7 +50,11 @@ _compiled: ContextVar[_Kernel] = ContextVar("_compiled")
 
 @contextlib.contextmanager
 def kernel_function(
-    toolkit: Toolkit, text: str, names: Mapping[str, Any], filename: str, interleave: int = 0
+    toolkit: Toolkit,
+    text: str,
+    names: Mapping[str, Any],
+    filename: str,
+    vectors: Vectors | None = None,
 ) -> Iterator[FunctionType]:
     """Yield what Numba is given to compile, inside the ``with`` statement, in place of a kernel.
 
@@ -58,7 +63,7 @@ def kernel_function(
         text: A module: one function without defaults.
         names: The globals of the module.
         filename: What debug information calls the text.
-        interleave: How many vectors an innermost loop works on at a time; 0 lets LLVM choose.
+        vectors: How innermost loops are to run.
 
     Raises:
         FrontendError: from inside the compiler, for text that it cannot compile.
@@ -68,7 +73,9 @@ def kernel_function(
     listed = ", ".join(argument.arg for argument in tree.args.args)
     module = {"body": _body(toolkit, len(tree.args.args)), "__name__": __name__}
     exec(compile(f"def {tree.name}({listed}): body({listed})", filename, "exec"), module)
-    kernel = _Kernel(tree, {name: Known(value) for name, value in names.items()}, interleave)
+    kernel = _Kernel(
+        tree, {name: Known(value) for name, value in names.items()}, vectors or Vectors()
+    )
     token = _compiled.set(kernel)
     # Numba wants to see the lines that it makes debug information for.
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
@@ -89,7 +96,7 @@ def _body(toolkit: Toolkit, arity: int) -> Any:
     def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kernel = _compiled.get()
         numba = Numba(toolkit.types, context, builder, toolkit.faster)
-        function = Function(numba, kernel.names, _locator(builder), kernel.interleave)
+        function = Function(numba, kernel.names, _locator(builder), kernel.vectors)
         function.bind(kernel.tree, list(map(Typed, signature.args, values)))
         function.run(kernel.tree.body)
         return context.get_dummy_value()

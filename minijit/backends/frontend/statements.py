@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-from llvmlite import ir
-
 from minijit.backends.frontend.expressions import Expressions
 from minijit.backends.frontend.numba import Numba
 from minijit.backends.frontend.sources import free_names
 from minijit.backends.frontend.values import FrontendError, Known, Operand, Typed, Unsupported
+from minijit.backends.frontend.vectors import CHOICE_OF_LLVM, Uses, Vectors, tell
 from minijit.graph.definitions import Definition, definition
 
 __all__ = ["Function"]
@@ -36,7 +34,7 @@ class Function(Expressions):
         numba: Numba,
         names: Mapping[str, Operand],
         locate: Callable[[ast.stmt], None] | None = None,
-        interleave: int = 0,
+        vectors: Vectors = CHOICE_OF_LLVM,
         callers: tuple[CodeType, ...] = (),
     ) -> None:
         """Know the names of arguments and globals.
@@ -45,13 +43,14 @@ class Function(Expressions):
             numba: Types and writes single operations.
             names: What is known by name already.
             locate: Is told of each statement before it is written.
-            interleave: How many vectors an innermost loop works on at a time; 0 lets LLVM choose.
+            vectors: How innermost loops are to run.
             callers: The device functions inside of which this one is written, and itself.
         """
         super().__init__(numba)
         self._names = dict(names)
         self._locate = locate
-        self._interleave = interleave
+        self._vectors = vectors
+        self._uses = Uses(0)
         self._callers = callers
         self._slots: dict[str, Typed] = {}
         self._depth = 0
@@ -65,6 +64,7 @@ class Function(Expressions):
         """Return the value of a variable, or what a name stands for."""
         slot = self._slots.get(name)
         if slot is not None:
+            self._uses.load(name)
             return Typed(slot.type, self.numba.builder.load(slot.value))
         return self._names.get(name)
 
@@ -80,6 +80,7 @@ class Function(Expressions):
         if value.type != slot.type:
             raise TypeError(f"{name} is {slot.type} and would become {value.type}")
         builder.store(value.value, slot.value)
+        self._uses.assign(name, self._depth)
 
     # Statements.
 
@@ -223,20 +224,14 @@ class Function(Expressions):
             following = builder.add(place, by, flags=("nsw",) if kind.signed else ())
             builder.store(following, counter)
             again = builder.branch(test)
-            if self._interleave and not any(map(_is_loop, _nodes(node.body))):
-                again.set_metadata("llvm.loop", self._hint())
             builder.position_at_end(body)
+            before = len(builder.function.blocks)
+            self._uses = Uses(self._depth)
             self.assign(name, Typed(kind, place))
             self.run(node.body)
-
-    def _hint(self) -> Any:
-        """Return metadata of a loop; its first operand is itself, by which LLVM knows the loop."""
-        builder = self.numba.builder
-        count = ir.Constant(ir.IntType(32), self._interleave)
-        own = ["llvm.loop.interleave.count", count]
-        loop = builder.module.add_metadata([builder.block.name, own])
-        loop.operands = (loop, *loop.operands)
-        return loop
+            if not any(map(_loops, node.body)):
+                blocks = [body, *builder.function.blocks[before:]]
+                tell(self._vectors, again, blocks, self._uses)
 
     # Functions.
 
@@ -286,11 +281,10 @@ class Function(Expressions):
         builder.branch(self._end)
 
 
-def _nodes(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    return itertools.chain.from_iterable(map(ast.walk, body))
-
-
-def _is_loop(node: ast.AST) -> bool:
+def _loops(node: ast.stmt) -> bool:
+    """Whether a statement is a loop or holds one."""
+    if isinstance(node, ast.If):
+        return any(map(_loops, (*node.body, *node.orelse)))
     return isinstance(node, ast.For | ast.While)
 
 
