@@ -16,7 +16,7 @@ __all__ = ["emit_column"]
 
 _CHAIN = 256
 """Most elements that one float accumulator adds up before they go to its total."""
-_LANES = (64, 512)
+_LANES = (64, 1024)
 """Least and most rows of a tile: whole cache lines, accumulators that stay in the L1 cache."""
 _TILES = 8
 """Tiles wanted, so that several threads have work; fewer and wider ones read longer runs."""

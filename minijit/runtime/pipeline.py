@@ -32,6 +32,7 @@ from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
+from minijit.transforms.sums_in_blocks import sums_in_blocks
 
 __all__ = ["compile_plan", "optimize", "plan_partition"]
 
@@ -46,6 +47,7 @@ def optimize(jaxpr: Jaxpr) -> Jaxpr:
     jaxpr = _rewritten(jaxpr, after="simplify")
     jaxpr = _step("loops", lambda: simplify_loops(jaxpr))
     jaxpr = _rewritten(jaxpr, after="loops")
+    jaxpr = _step("blocks", lambda: sums_in_blocks(jaxpr))
     return _step("own_outputs", lambda: own_outputs(jaxpr))
 
 

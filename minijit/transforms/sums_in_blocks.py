@@ -1,0 +1,273 @@
+"""Sums of squares about a mean in blocks that a cache holds: large arrays are read once, not twice.
+
+A variance needs the mean first, and then every element again: where the array fits no cache, it is
+read twice. Here each block of it has a pivot of its own, its own mean, and is gone through twice
+where it lies; what blocks found is moved to the common mean afterwards (Chan, Golub and LeVeque,
+"Updating formulae and a pairwise algorithm for computing sample variances", 1979). With ``p`` the
+pivot, ``e = m - p``, ``c`` the sum of ``x - p`` and ``q`` that of its square over ``n`` numbers:
+
+    sum((x - m)**2) = q - e * (2 * c - n * e)
+
+This holds for any pivot and any ``m``. The difference ``e`` of floats close to each other is exact,
+so the result is as exact as that of two passes however far the mean is from zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
+from minijit.graph.primitive import Kind
+from minijit.graph.trace import bind, trace_function
+from minijit.ops.binary import maximum
+from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.reduce import reduce_sum_p
+from minijit.ops.shape import expand_dims, reshape, static_slice
+from minijit.transforms.inline import spliced
+from minijit.transforms.rewrite import rebuild, resolve, substituted
+from minijit.transforms.simplify import simplify
+
+__all__ = ["sums_in_blocks"]
+
+_FAR_BYTES = 1 << 23
+"""What is smaller is read again from the last cache, which costs less than a second kernel."""
+_NEAR_BYTES = 1 << 18
+"""What is gone through again within so many bytes is found in the second cache."""
+_ROWS = 64
+"""Least indices of a block: what it leaves for the second kernel is a twentieth of it."""
+_BLOCK = 1 << 16
+"""Elements of a block with few others beside it."""
+_FEWEST = 4
+"""Fewest blocks that are worth it."""
+_Sums = tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cut:
+    """How an array is cut along its first reduced axis.
+
+    Attributes:
+        axis: That axis.
+        axes: All that are reduced.
+        rows: Indices of a block along it.
+        count: Number of whole blocks.
+        rest: Indices that are left.
+    """
+
+    axis: int
+    axes: tuple[int, ...]
+    rows: int
+    count: int
+    rest: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Squares:
+    """A sum of squared distances from a centre that is known when all of the array is.
+
+    Attributes:
+        eqn: The sum.
+        array: What is summed.
+        total: The reduction of the array that the centre needs.
+        spread: The broadcast of the centre.
+    """
+
+    eqn: JaxprEqn
+    array: Var
+    total: JaxprEqn
+    spread: JaxprEqn
+
+
+def sums_in_blocks(jaxpr: Jaxpr) -> Jaxpr:
+    """Return ``jaxpr`` with sums of squares about a mean of large arrays taken in blocks.
+
+    Before: ``s = sum x; m = s / n; d = x - m; v = sum (d * d)``, which reads ``x`` twice; after:
+    ``s', c, q`` of each block of ``x``; ``s = sum s'; m = s / n; v = sum of what they tell about
+    m``, which reads ``x`` once.
+    """
+    found: dict[JaxprEqn, list[_Squares]] = defaultdict(list)
+    sources = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+    for eqn in jaxpr.eqns:
+        squares = _squares(eqn, sources)
+        if squares is not None and _cut(squares) is not None:
+            found[squares.total].append(squares)
+    if not found:
+        return jaxpr
+    environment: dict[Var, Atom] = {}
+    eqns: list[JaxprEqn] = []
+    later: dict[JaxprEqn, tuple[_Squares, _Cut, tuple[Atom, ...]]] = {}
+    for eqn in jaxpr.eqns:
+        eqn_here = substituted(eqn, tuple(resolve(atom, environment) for atom in eqn.invars))
+        made: tuple[JaxprEqn, ...] = (eqn_here,)
+        if eqn in found:
+            cut = _cut(found[eqn][0])
+            assert cut is not None
+            made, (total, *sums) = _traced(eqn_here, _gather(cut), eqn_here.invars)
+            environment[eqn.outvars[0]] = total
+            later |= {each.eqn: (each, cut, tuple(sums)) for each in found[eqn]}
+        elif eqn in later:
+            squares, cut, known = later[eqn]
+            centre = resolve(squares.spread.invars[0], environment)
+            function = _about(squares, cut)
+            made, (environment[eqn.outvars[0]],) = _traced(eqn_here, function, (centre, *known))
+        eqns += made
+    return simplify(rebuild(jaxpr, eqns, environment))
+
+
+def _squares(eqn: JaxprEqn, sources: Mapping[Var, JaxprEqn]) -> _Squares | None:
+    """Return the sum of squares that ``eqn`` is, if it waits for a sum of the same array."""
+    if eqn.primitive is not reduce_sum_p:
+        return None
+    square = _source(eqn.invars[0], sources)
+    if square is None or square.primitive.name not in ("mul", "square"):
+        return None
+    difference = _source(square.invars[0], sources)
+    if difference is None or difference.primitive.name != "sub" or len({*square.invars}) > 1:
+        return None
+    for array, other in (difference.invars, difference.invars[::-1]):
+        spread = _source(other, sources)
+        if isinstance(array, Var) and spread is not None and _is_spread(spread, eqn):
+            for total in _reductions(spread.invars[0], sources):
+                alike = total.primitive is reduce_sum_p and total.params == eqn.params
+                if alike and total.invars[0] is array:
+                    return _Squares(eqn, array, total, spread)
+    return None
+
+
+def _source(atom: Atom, sources: Mapping[Var, JaxprEqn]) -> JaxprEqn | None:
+    return sources.get(atom) if isinstance(atom, Var) else None
+
+
+def _is_spread(spread: JaxprEqn, eqn: JaxprEqn) -> bool:
+    """Whether a value is the same along the axes over which ``eqn`` sums."""
+    if spread.primitive is not broadcast_in_dim_p:
+        return False
+    pairs = zip(spread.invars[0].aval.shape, spread.params["dims"], strict=True)
+    return all(extent == 1 or dim not in eqn.params["axes"] for extent, dim in pairs)
+
+
+def _reductions(atom: Atom, sources: Mapping[Var, JaxprEqn]) -> Iterator[JaxprEqn]:
+    """Yield the reductions from which a value is computed element by element."""
+    todo, seen = [atom], set()
+    while todo:
+        eqn = _source(todo.pop(), sources)
+        if eqn is None or eqn in seen:
+            continue
+        seen.add(eqn)
+        if eqn.primitive.kind is Kind.REDUCTION:
+            yield eqn
+        elif eqn.primitive.kind in (Kind.ELEMENTWISE, Kind.VIEW):
+            todo += eqn.invars
+
+
+def _cut(squares: _Squares) -> _Cut | None:
+    """Return how to cut an array into blocks, None where that gains nothing."""
+    aval, axes = squares.array.aval, squares.eqn.params["axes"]
+    if aval.dtype not in (np.float32, np.float64) or not axes:
+        return None
+    axis = axes[0]
+    extent, inner = aval.shape[axis], math.prod(aval.shape[axis + 1 :])
+    size = aval.dtype.itemsize
+    if aval.size * size < _FAR_BYTES or extent * inner * size <= _NEAR_BYTES:
+        return None
+    wanted = max(_BLOCK // inner, _ROWS)
+    if extent < _FEWEST * wanted:
+        return None
+    # Blocks of another size leave no rest, which would take a kernel of its own.
+    near = range(wanted - _ROWS // 2, wanted + _ROWS // 2)
+    fitting = (n for n in near if extent % n == 0)
+    rows = min(fitting, key=lambda n: abs(n - wanted), default=wanted)
+    return _Cut(axis, axes, rows, extent // rows, extent % rows)
+
+
+def _traced(
+    eqn: JaxprEqn, function: Callable[..., Sequence[Any]], operands: tuple[Atom, ...]
+) -> tuple[tuple[JaxprEqn, ...], tuple[Atom, ...]]:
+    """Return the equations of a function of values in the place of ``eqn``, and its results."""
+    avals = [atom.aval for atom in operands]
+    names = [""] * len(avals)
+    made = trace_function(lambda values: function(*values), avals, names, "sums", alone=True).jaxpr
+    eqns, results = spliced(made, operands)
+    return tuple(dataclasses.replace(each, source=eqn.source) for each in eqns), results
+
+
+def _gather(cut: _Cut) -> Callable[[Any], Sequence[Any]]:
+    """Return a function of an array: its total, and the sums of its blocks and of the rest."""
+
+    def gather(x: Any) -> Sequence[Any]:
+        shape, axis = x.shape, cut.axis
+        parts = []
+        whole = cut.rows * cut.count
+        blocks = x
+        if cut.rest:
+            blocks = _along(x, axis, range(whole))
+            parts.append(_sums(_along(x, axis, range(whole, shape[axis])), cut.axes))
+        blocks = reshape(blocks, (*shape[:axis], cut.count, cut.rows, *shape[axis + 1 :]))
+        sums = _sums(blocks, tuple(each + 1 for each in cut.axes))
+        total = _added(sums[0], axis, *(part[0] for part in parts))
+        return [total, *sums, *(each for part in parts for each in part)]
+
+    return gather
+
+
+def _along(x: Any, axis: int, positions: range) -> Any:
+    ranges = [range(n) for n in x.shape]
+    ranges[axis] = positions
+    return static_slice(x, ranges)
+
+
+def _sums(x: Any, axes: tuple[int, ...]) -> _Sums:
+    """Return the sums of the elements, of their distances from the pivot, and of its squares."""
+    total = _sum(x, axes)
+    pivot = _pivot(total, math.prod(x.shape[axis] for axis in axes))
+    distance = x - expand_dims(pivot, axes)
+    return total, _sum(distance, axes), _sum(distance * distance, axes)
+
+
+def _sum(x: Any, axes: tuple[int, ...]) -> Any:
+    return bind(reduce_sum_p, x, axes=axes)
+
+
+def _pivot(total: Any, count: int) -> Any:
+    return total / total.dtype.type(count)
+
+
+def _added(blocks: Any, axis: int, *rest: Any) -> Any:
+    """Return the sum over blocks, and of the rest: of so few large numbers, in float64."""
+    wide = _sum(convert(blocks, np.dtype(np.float64)), (axis,))
+    for each in rest:
+        wide = wide + convert(each, np.dtype(np.float64))
+    return convert(wide, blocks.dtype)
+
+
+def _about(squares: _Squares, cut: _Cut) -> Callable[..., Sequence[Any]]:
+    """Return a function of a centre and of the sums of blocks: the sum of squares about it."""
+    shape, axes = squares.array.aval.shape, cut.axes
+    dims = squares.spread.params["dims"]
+    others = math.prod(shape[axis] for axis in axes[1:])
+
+    def about(centre: Any, *sums: Any) -> Sequence[Any]:
+        flat = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+        centre = bind(broadcast_in_dim_p, centre, shape=flat, dims=dims)
+        centre = reshape(centre, tuple(n for axis, n in enumerate(shape) if axis not in axes))
+        blocks, rest = sums[:3], sums[3:]
+        found = _moved(blocks, expand_dims(centre, (cut.axis,)), cut.rows * others)
+        return [
+            _added(found, cut.axis, *([_moved(rest, centre, cut.rest * others)] if rest else []))
+        ]
+
+    return about
+
+
+def _moved(sums: _Sums, centre: Any, count: int) -> Any:
+    """Return the sums of squares about ``centre``, from those about pivots; never below zero."""
+    total, first, second = sums
+    number = total.dtype.type
+    shift = centre - _pivot(total, count)
+    return maximum(second - shift * (number(2) * first - number(count) * shift), number(0))
