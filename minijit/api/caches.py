@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from minijit.backends.cpu.memory import clear_memory
 from minijit.backends.registry import lost_devices
 from minijit.graph.locks import process_lock
 from minijit.runtime.launchers import clear_kernels
@@ -82,12 +83,13 @@ def _caches_of(function: types.FunctionType) -> _Caches:
 
 
 def clear_caches() -> None:
-    """Drop the compiled programs of all functions, and all loaded kernels."""
+    """Drop the compiled programs of all functions, loaded kernels, and memory that lies idle."""
     with _lock:
         caches = list(_all)
     for cache in caches:
         cache.clear()
     clear_kernels()
+    clear_memory()
 
 
 def _after_fork() -> None:

@@ -152,6 +152,9 @@ class Backend(Protocol):
         The arrays are of the class that users get; see ``result``.
         """
 
+    def expect(self, sizes: Sequence[int]) -> None:
+        """Learn of how many bytes the arrays are that one call of a program allocates."""
+
     def asarray(self, value: Any) -> Any:
         """Return ``value`` as an array of this device, copying only when it lives elsewhere."""
 

@@ -61,7 +61,9 @@ class Plan:
         self.arguments = len(self.layouts)
         self.consts = list(consts)
         self.results = tuple(results)
-        self._blank = [None] * (len(self.sizes) - self.arguments - len(consts))
+        fresh = self.sizes[self.arguments + len(consts) :]
+        backend.expect(fresh)
+        self._blank = [None] * len(fresh)
         self.name = name
         self.code_bytes = sum(
             len(loaded_binary(step.launcher).code) for step in steps if isinstance(step, KernelStep)

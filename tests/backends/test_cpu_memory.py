@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+import minijit
 from minijit.backends.cpu import memory
-from minijit.backends.cpu.memory import clear_memory, empty, idle_bytes
+from minijit.backends.cpu.memory import clear_memory, empty, expect, idle_bytes
 
 FLOAT32 = np.dtype(np.float32)
 SIZE = memory.LEAST_BYTES // 4 * 2
@@ -73,11 +75,56 @@ def test_small_arrays_are_numpys() -> None:
 
 
 def test_idle_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_IDLE_BYTES", 6 * 4 * SIZE)
+    monkeypatch.setattr(memory, "LEAST_IDLE_BYTES", 6 * 4 * SIZE)
     arrays = [empty((SIZE,), FLOAT32) for _ in range(10)]
     arrays.append(empty((100 * SIZE,), FLOAT32))
     del arrays
     assert 0 < idle_bytes() <= 6 * 4 * SIZE
+
+
+def adam(p: Any, g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
+    m = 0.9 * m + 0.1 * g
+    v = 0.999 * v + 0.001 * g * g
+    return p - 1e-3 * m / (np.sqrt(v) + 1e-8), m, v
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_program_returns_fits(
+    kept: bool, monkeypatch: pytest.MonkeyPatch, counts: Counter[str]
+) -> None:
+    monkeypatch.setattr(memory, "LEAST_IDLE_BYTES", 4 * SIZE)
+    fresh: list[Any] = []
+    allocate = np.empty
+
+    def recorded(shape: Any, dtype: Any = float) -> Any:
+        array = allocate(shape, dtype)
+        if array.nbytes >= memory.LEAST_BYTES:
+            fresh.append(shape)
+        return array
+
+    monkeypatch.setattr(memory.np, "empty", recorded)
+    # No multiple of the grain of the pool: what it rounds up counts as well.
+    p, g, m, v = (np.ones(SIZE + 77, np.float32) for _ in range(4))
+    # Another function in each test: what is expected was forgotten with the memory.
+    step = minijit.jit(lambda *state: adam(*state))
+    for _ in range(6):
+        results = step(p, g, m, v)
+        if kept:
+            p, m, v = results
+    assert (counts["trace"], counts["launch"]) == (1, 6)
+    assert len(fresh) == 6  # three of one call, and three while those are still there
+    del results, p, m, v
+    assert 3 * 4 * SIZE < idle_bytes() <= memory.most_idle_bytes() < 4 * 4 * SIZE
+
+
+def test_no_more_than_a_share_of_the_machine_lies_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 8 * 5 * memory.LEAST_IDLE_BYTES)
+    expect([3 * memory.LEAST_IDLE_BYTES])
+    assert memory.most_idle_bytes() == 3 * memory.LEAST_IDLE_BYTES
+    expect([3 * memory.LEAST_IDLE_BYTES] * 2)
+    assert memory.most_idle_bytes() == 5 * memory.LEAST_IDLE_BYTES
+    clear_memory()
+    assert memory.most_idle_bytes() == memory.LEAST_IDLE_BYTES
 
 
 def test_threads_never_share_memory() -> None:

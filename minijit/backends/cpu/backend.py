@@ -17,7 +17,7 @@ from minijit.backends.array import Array
 from minijit.backends.base import Binary, Build, Launcher
 from minijit.backends.cpu.launch import interface_of, make_launcher
 from minijit.backends.cpu.loader import Code, load_object, processor
-from minijit.backends.cpu.memory import empty, is_small
+from minijit.backends.cpu.memory import empty, expect, is_small
 from minijit.backends.cpu.native import launch_path
 from minijit.backends.environment import compilers
 from minijit.graph.interrupts import uninterrupted
@@ -113,6 +113,10 @@ class CpuBackend:
     def allocator(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Callable[[], Array]:
         """Return a function that allocates an uninitialised C-contiguous array at each call."""
         return partial(Array if is_small(shape, dtype) else empty, shape, dtype)
+
+    def expect(self, sizes: Sequence[int]) -> None:
+        """Let as much memory lie idle between calls."""
+        expect(sizes)
 
     def asarray(self, value: Any) -> np.ndarray[Any, Any]:
         """Return ``value`` as a NumPy array.

@@ -228,6 +228,9 @@ class CudaBackend:
         empty, result = self.device.empty, self.result
         return lambda: result(empty(shape, dtype))
 
+    def expect(self, sizes: Sequence[int]) -> None:
+        """Do nothing: CuPy's pool keeps all memory."""
+
     def asarray(self, value: Any) -> Any:
         """Return ``value`` on the device; a copy from the host emits ``copy_to_device``."""
         if self.is_array(value):
