@@ -16,7 +16,6 @@ from minijit.api.exported import Loaded, load
 from minijit.api.inspect import block_until_ready, eval_shape, make_jaxpr
 from minijit.api.jit import Jitted, jit
 from minijit.api.stages import Compiled, KernelInfo, Lowered
-from minijit.api.vectorize import vmap
 from minijit.api.warmup import warmup
 from minijit.backends.array import Array
 from minijit.backends.registry import default_device, devices
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from minijit.api.autodiff import linearize as linearize
     from minijit.api.autodiff import value_and_grad as value_and_grad
     from minijit.api.autodiff import vjp as vjp
+    from minijit.api.vectorize import vmap as vmap
 
 __version__ = "0.1.0"
 
@@ -100,12 +100,13 @@ __all__ = [
 
 # Imported when they are used: importing minijit must be quick. See SPEC 1.
 _LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
-_DERIVATIVES = frozenset({"grad", "jvp", "linearize", "value_and_grad", "vjp"})
+_TRANSFORMATIONS = dict.fromkeys(("grad", "jvp", "linearize", "value_and_grad", "vjp"), "autodiff")
+_TRANSFORMATIONS["vmap"] = "vectorize"
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"minijit.{name}")
-    if name in _DERIVATIVES:
-        return getattr(importlib.import_module("minijit.api.autodiff"), name)
+    if name in _TRANSFORMATIONS:
+        return getattr(importlib.import_module(f"minijit.api.{_TRANSFORMATIONS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

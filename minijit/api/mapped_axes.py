@@ -63,7 +63,7 @@ class Axes:
         return cls(name, names, inputs, out_axes, None if size is None else operator.index(size))
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[Hashable, ...]:
         """The same for two that ask for the same."""
         axes, structure = flatten((self.inputs, self.outputs))
         return "vmap", tuple(axes), structure, self.size

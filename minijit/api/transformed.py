@@ -37,6 +37,7 @@ def transformed(
     recorded: Callable[..., Any],
     *,
     alike: bool = True,
+    kind: type[Transformed] = Transformed,
 ) -> Callable[..., Any]:
     """Return what a transformation makes of ``function``; the same one for equal keys.
 
@@ -45,6 +46,7 @@ def transformed(
         key: The transformation, and its options.
         recorded: Does it inside a trace.
         alike: Whether it is called as ``function`` is; else by arguments of its own.
+        kind: What it becomes.
     """
 
     def make() -> Transformed:
@@ -52,7 +54,7 @@ def transformed(
         made: Any = functools.wraps(function)(recorded)
         if not alike:
             made.__signature__ = own
-        return Transformed(made, None, None)
+        return kind(made, None, None)
 
     if isinstance(function, Jitted):
         return derived_function(function._function, (*key, function._binder.options), make)

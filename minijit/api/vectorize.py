@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minijit import transforms
-from minijit.api.caches import derived_function
-from minijit.api.jit import jit
 from minijit.api.mapped_axes import Axes, CallSignature, Mapped
+from minijit.api.transformed import Transformed, transformed
 from minijit.graph.mode import mode
 from minijit.graph.trace import array_namespace, trace_function
 from minijit.graph.tree import TreeDef, flatten, unflatten
+from minijit.transforms.batch import Batcher
 
 __all__ = ["vmap"]
 
@@ -29,7 +27,8 @@ def vmap(
 
     ``fun`` is traced once, for one element, and what it does is done to all of them at once, in the
     kernels that the same code written for whole arrays would have. What does not depend on a mapped
-    argument is computed once. Outside of ``jit`` the result runs compiled, with jit's cache.
+    argument is computed once. What is returned is a jitted function; inside of another one its
+    operations are part of that program.
 
     Args:
         fun: A function of pytrees of arrays, jitted or not.
@@ -50,21 +49,20 @@ def vmap(
     if not callable(fun):
         raise TypeError(f"vmap takes a function, not {fun!r}")
     axes = Axes.of(fun, in_axes, out_axes, axis_size)
-    return derived_function(fun, axes.key, lambda: _mapped(fun, axes))
 
-
-def _mapped(fun: Callable[..., Any], axes: Axes) -> Callable[..., Any]:
-    @functools.wraps(fun, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if mode.trace is not None:
-            return _record(fun, axes, Mapped.of(axes, args, kwargs))
-        if mode.disabled:
-            return _one_by_one(fun, axes, Mapped.of(axes, args, kwargs))
-        return compiled(*args, **kwargs)
+        apply = _one_by_one if mode.trace is None else _record
+        return apply(fun, axes, Mapped.of(axes, args, kwargs))
 
     mapped.__signature__ = CallSignature.of(fun)  # type: ignore[attr-defined]
-    compiled = jit(mapped)
-    return mapped
+    return transformed(fun, axes.key, mapped, alike=False, kind=Vectorized)
+
+
+class Vectorized(Transformed):
+    """A function that takes one element after the other where jit is disabled."""
+
+    def _call_busy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return self._function(*args, **kwargs)
 
 
 def _record(fun: Callable[..., Any], axes: Axes, arguments: Mapped) -> Any:
@@ -78,7 +76,7 @@ def _record(fun: Callable[..., Any], axes: Axes, arguments: Mapped) -> Any:
 
     names, values, given = arguments.mapped
     traced = trace_function(one, arguments.avals, names, axes.name)
-    batcher = transforms.batch.Batcher(arguments.size)
+    batcher = Batcher(arguments.size)
     starts = [
         axes.start(axis, aval.ndim) for axis, aval in zip(given, arguments.avals, strict=True)
     ]

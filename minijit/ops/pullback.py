@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from minijit.graph.aval import ShapedArray
-from minijit.graph.primitive import Kind, Primitive, register
+from minijit.graph.primitive import Kind, Primitive, register, unsupported
 from minijit.graph.trace import bind
 
 __all__ = ["pullback", "pullback_p"]
@@ -33,6 +33,7 @@ pullback_p = register(
         eager=_eager,
         multiple_results=True,
         transpose=_transpose,
+        batch=unsupported("it is transposed before a program is mapped"),
     )
 )
 

@@ -103,7 +103,7 @@ def test_a_process_without_the_function_and_without_a_compiler(file: Path) -> No
 
         x = np.frombuffer(bytes.fromhex("{X.tobytes().hex()}"), np.float32).reshape(4, 6)
         results = [r.tobytes().hex() for r in minijit.load({str(file)!r})(x)]
-        unwanted = ("numba", "networkx", "minijit.lowering", "minijit.transforms.")
+        unwanted = ("numba", "networkx", "minijit.lowering", "minijit.transforms")
         print(json.dumps([results, [m for m in sys.modules if m.startswith(unwanted)]]))
     """
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "MINIJIT_CACHE": "off"}

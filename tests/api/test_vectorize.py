@@ -199,6 +199,7 @@ def test_a_second_call_traces_and_compiles_nothing(counts: Counter[str]) -> None
         return x * 2 + 1
 
     f = vmap(one)
+    assert isinstance(f, minijit.Jitted)
     f(X)
     before = dict(counts)
     assert_same(f(X + 1), X * 2 + 3)
