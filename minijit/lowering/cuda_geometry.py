@@ -9,7 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from minijit.lowering.cuda_launch import SECTOR_BYTES, VECTOR_BYTES, unrolled_lanes
+from minijit.lowering.cuda_launch import (
+    FEW_REGISTERS,
+    MOST_REGISTERS,
+    SECTOR_BYTES,
+    VECTOR_BYTES,
+    unrolled_lanes,
+)
 from minijit.lowering.cuda_lead import Lead, find_lead
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Store
 from minijit.lowering.source import held_dtype
@@ -37,7 +43,7 @@ _SHORT_LANES = 8
 _MOST_LANES = 32
 _REGISTER_BYTES = 4
 _ROOMY_LANES = 16
-"""With so many cells of a register and more, a thread takes at most 64: more blocks at once."""
+"""With so many cells of a register a thread takes at most 64: more blocks at once."""
 MOST_THREADS = 512
 _PASS_THREADS = 256
 _PASS_VECTORS = 4
@@ -57,6 +63,7 @@ class Geometry:
         persistent: Whether the whole row is held at once; else it is read again in each pass.
         apart: Rows from one of a warp to its next; beyond one the block has as many warps.
         lead: By how many columns threads begin before the row, if they do.
+        registers: Most that a thread may take.
     """
 
     by_column: bool
@@ -67,6 +74,7 @@ class Geometry:
     persistent: bool
     apart: int = 1
     lead: Lead | None = None
+    registers: int = MOST_REGISTERS
 
     @property
     def rows(self) -> int:
@@ -115,7 +123,7 @@ def choose_geometry(
     if by_column:
         geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
     else:
-        roomy = _ROOMY_LANES if _is_wide(kernel, held) else most
+        roomy = _roomy_lanes(kernel, held)
         geometry = _rows(rows, cols, chunk, max(most, chunk), roomy, sector)
         if lead is not None:
             geometry = geometry.led(cols, lead)
@@ -150,16 +158,21 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def _is_wide(kernel: Kernel, held: Staging) -> bool:
-    """Whether a cell takes a register or more: by what stays of it, or by a costly operation.
+def _roomy_lanes(kernel: Kernel, held: Staging) -> int:
+    """Return how many columns a thread holds in 64 registers: of those that take one, and of wider.
 
-    Of float16 as it is loaded two take one.
+    A cell takes a register by what stays of it, or by a costly operation. Of float16 as it is
+    loaded two take one.
     """
     loaded = {statement.out for statement in kernel.statements if isinstance(statement, Load)}
-    dtypes = (value.dtype if value in loaded else held_dtype(value.dtype) for value in held.kept)
-    maps = (s for stage in held.stages for s in stage.cells if isinstance(s, Map))
-    costly = any(statement.op.flops > CHEAP_FLOPS for statement in maps)
-    return costly or sum(dtype.itemsize for dtype in dtypes) >= _REGISTER_BYTES
+    kept = [value.dtype if value in loaded else held_dtype(value.dtype) for value in held.kept]
+    cells = [statement for stage in held.stages for statement in stage.cells]
+    costly = any(isinstance(s, Map) and s.op.flops > CHEAP_FLOPS for s in cells)
+    is_wide = costly or sum(dtype.itemsize for dtype in kept) >= _REGISTER_BYTES
+    read = [statement.out.dtype for statement in cells if isinstance(statement, Load)]
+    widest = max((dtype.itemsize for dtype in (*kept, *read)), default=0)
+    lanes = _ROOMY_LANES if is_wide else _MOST_LANES
+    return lanes * _REGISTER_BYTES // max(widest, _REGISTER_BYTES)
 
 
 def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) -> Geometry:
@@ -170,7 +183,8 @@ def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) 
     group = min(power_of_two(-(-chunks // short)), threads)
     # Fewer threads than share a sector would ask for it in each of their steps.
     group = max(group, min(sector // chunk, power_of_two(chunks)))
-    for lanes, threads in ((min(most, roomy), _PASS_THREADS), (most, MOST_THREADS)):
+    wide = _PASS_THREADS * max(_ROOMY_LANES // roomy, 1)
+    for lanes, threads in ((min(most, roomy), wide), (most, MOST_THREADS)):
         while -(-chunks // group) * chunk > lanes and group < threads:
             group *= 2
     steps = -(-chunks // group)
@@ -181,7 +195,8 @@ def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) 
         exact = [n for n in wanted if cols % (n * group * chunk) == 0]
         steps = (exact or wanted)[0]
     threads = max(group, 128 if rows * group >= 128 * FEW_ROWS else WARP)
-    return Geometry(False, threads, group, chunk, steps, persistent)
+    registers = FEW_REGISTERS if persistent and steps * chunk <= roomy else MOST_REGISTERS
+    return Geometry(False, threads, group, chunk, steps, persistent, registers=registers)
 
 
 def _columns(rows: int, cols: int, most: int, sector: int, *, hold: bool) -> Geometry:

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 from minijit.lowering.kernel_ir import Map, Statement
 
-__all__ = ["SECTOR_BYTES", "SHARED_BYTES", "VECTOR_BYTES", "CudaLaunch", "unrolled_lanes"]
+__all__ = [
+    "FEW_REGISTERS",
+    "MOST_REGISTERS",
+    "SECTOR_BYTES",
+    "SHARED_BYTES",
+    "VECTOR_BYTES",
+    "CudaLaunch",
+    "unrolled_lanes",
+]
 
 VECTOR_BYTES = 16
 """What one access moves."""
@@ -19,8 +27,12 @@ SHARED_BYTES = 48 << 10
 # LLVM unrolls loops of about this many instructions; what stays a loop keeps its arrays in memory.
 _UNROLLED = 1200
 
-_REGISTERS_PER_THREAD = 128
+MOST_REGISTERS = 128
+"""Of a thread; a quarter of the threads that a multiprocessor may have then fit on it."""
+FEW_REGISTERS = 64
+"""Of a thread that holds little; half of them fit."""
 _REGISTERS_PER_MULTIPROCESSOR = 65536
+_MOST_BLOCKS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +48,7 @@ class CudaLaunch:
         work: Elements that a thread holds at a time; less work takes fewer registers.
         sizes: What the kernel is told of the size of its space, so that its code serves others too:
             its last parameters, each an int64.
+        registers: Most that a thread may take.
     """
 
     grid: int
@@ -45,12 +58,13 @@ class CudaLaunch:
     vectorize: bool
     work: int
     sizes: tuple[int, ...] = ()
+    registers: int = MOST_REGISTERS
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Launch bounds: threads, and blocks on a multiprocessor for 128 registers a thread."""
-        blocks = _REGISTERS_PER_MULTIPROCESSOR // (_REGISTERS_PER_THREAD * self.block)
-        return self.block, max(blocks, 1)
+        """Launch bounds: threads, and blocks on a multiprocessor that leave so many registers."""
+        blocks = _REGISTERS_PER_MULTIPROCESSOR // (self.registers * self.block)
+        return self.block, min(max(blocks, 1), _MOST_BLOCKS)
 
 
 def unrolled_lanes(statements: Iterable[Statement]) -> int:

@@ -32,7 +32,9 @@ def emit_rows(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSou
     emitter.write()
     grid = max(-(-math.prod(kernel.rows) // geometry.rows), 1)
     aligned = tuple(sorted(emitter.aligned))
-    launch = CudaLaunch(grid, geometry.threads, 0, aligned, vectorize, geometry.lanes)
+    launch = CudaLaunch(
+        grid, geometry.threads, 0, aligned, vectorize, geometry.lanes, registers=geometry.registers
+    )
     through = ", all rows of a block through shared memory" if tiles else ""
     note = f"{geometry}{through}; {grid} blocks"
     return KernelSource(kernel, emitter.writer.text, emitter.names, note, launch)

@@ -23,7 +23,7 @@ from minijit.lowering.cuda_geometry import (
     most_lanes,
     power_of_two,
 )
-from minijit.lowering.cuda_launch import SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
+from minijit.lowering.cuda_launch import FEW_REGISTERS, SECTOR_BYTES, SHARED_BYTES, VECTOR_BYTES
 from minijit.lowering.cuda_reduce import ReducingEmitter
 from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
 from minijit.lowering.source import held_dtype
@@ -88,7 +88,7 @@ def tile_rows(
         return None
     pairs = [*_pairs_of_cells(kernel, staging, runs), *_accesses_of_rows(kernel)]
     tiles = tuple(_tile(kernel, number, pair) for number, pair in enumerate(pairs))
-    geometry = _geometry(kernel, tiles, min(sizes), most_lanes(staging, work))
+    geometry = _geometry(kernel, tiles, staging, min(sizes), most_lanes(staging, work))
     return None if geometry is None else (geometry, staging, tiles)
 
 
@@ -163,7 +163,7 @@ def tile_dtype(kernel: Kernel, access: Load | Store) -> np.dtype[Any]:
 
 
 def _geometry(
-    kernel: Kernel, tiles: Sequence[RowTile], smallest: int, most: int
+    kernel: Kernel, tiles: Sequence[RowTile], staging: Staging, smallest: int, most: int
 ) -> Geometry | None:
     """Return a mapping whose threads use a bank each, and whose blocks begin at a sector.
 
@@ -172,7 +172,8 @@ def _geometry(
     """
     rows, cols = math.prod(kernel.rows), math.prod(kernel.cols)
     row_bytes = sum(tile.cols * tile.dtype.itemsize for tile in tiles)
-    widest = max(tile.dtype.itemsize for tile in tiles if tile.cols == cols)
+    held = [tile.dtype for tile in tiles if tile.cols == cols]
+    widest = max(dtype.itemsize for dtype in (*held, *(value.dtype for value in staging.kept)))
     sector = SECTOR_BYTES // smallest
     even = min(cols & -cols, WARP)
     group = max(min(power_of_two(-(-cols // min(_LANE_BYTES // widest, most))), WARP), even)
@@ -187,7 +188,9 @@ def _geometry(
     fits = threads // group * row_bytes <= SHARED_BYTES and threads <= MOST_THREADS
     if steps > most or not fits:
         return None
-    return Geometry(False, threads, group, 1, steps, persistent=True, apart=apart)
+    return Geometry(
+        False, threads, group, 1, steps, persistent=True, apart=apart, registers=FEW_REGISTERS
+    )
 
 
 class TiledEmitter(ReducingEmitter):

@@ -106,11 +106,10 @@ def test_rows_of_any_length(length: tuple[int, str], seen: tuple[str, tuple[int,
     # Of results of long rows each warp stores one, in a sector that others store in as well.
     shared = dtype == "float16" and name in ("logsumexp", "sums", "argmax")
     is_lean(report, 1.02, 1.04 if shared else 1.02)
-    most = 96 if dtype == "float64" else 64
-    assert all(kernel.registers <= most for kernel in report.kernels)
+    assert all(kernel.registers <= 64 for kernel in report.kernels)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
 @pytest.mark.parametrize("columns", [1000, 1024, 4096])
 def test_many_rows_of_thousands_take_few_registers(columns: int, dtype: str) -> None:
     for function, vectors in ROWS.values():
