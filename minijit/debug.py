@@ -121,7 +121,7 @@ def _traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def _report(traced: Jaxpr, backend: Backend) -> FusionReport:
-    jaxpr = optimize(traced)
+    jaxpr = optimize(traced, backend)
     program = Program(jaxpr)
     parts = plan_partition(jaxpr, backend)
 
@@ -155,7 +155,7 @@ def _report(traced: Jaxpr, backend: Backend) -> FusionReport:
         if eqn.primitive.kind in _STRUCTURED
     )
     operations = sum(eqn.primitive.kind is not Kind.VIEW for eqn in jaxpr.eqns)
-    moved = fused_bytes(parts, lambda body: plan_partition(optimize(body), backend))
+    moved = fused_bytes(parts, lambda body: plan_partition(optimize(body, backend), backend))
     return FusionReport(tuple(steps), boundaries, operations, eager_bytes(jaxpr), moved, loops)
 
 
@@ -189,7 +189,7 @@ def _driven(
 def _launches(body: Jaxpr, backend: Backend) -> int | None:
     """Return how many kernels a body launches; None where it does anything else as well."""
     launches = 0
-    for step in plan_partition(optimize(body), backend).steps:
+    for step in plan_partition(optimize(body, backend), backend).steps:
         if not isinstance(step, Group):
             return None
         launches += 2 if step.split else 1

@@ -72,6 +72,8 @@ class Backend(Protocol):
     name: str
     few_rows: int
     """A reduction with fewer rows than this does not fill the device: long ones are split."""
+    reduces_in_blocks: bool
+    """Whether few long rows are reduced in blocks where a second reduction needs the first."""
     most_buffers: int
     """How many arrays one kernel may read and write."""
     most_columns: int

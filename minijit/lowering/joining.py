@@ -13,7 +13,7 @@ from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.lowering.groups import Group, Member
 from minijit.lowering.nodes import Node, row_extents
 
-__all__ = ["Draft", "Fit"]
+__all__ = ["LONG_ROW", "Draft", "Fit"]
 
 LONG_ROW = 1 << 15
 """Columns from which a reduction with few rows is split over the machine."""

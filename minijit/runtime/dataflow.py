@@ -18,7 +18,7 @@ def dataflow_graph(traced: Jaxpr, backend: Backend) -> Any:
     """Return the graph of a program that :func:`minijit.debug.dataflow` describes."""
     import networkx as nx
 
-    jaxpr = optimize(traced)
+    jaxpr = optimize(traced, backend)
     parts = plan_partition(jaxpr, backend)
     steps = _steps_of(jaxpr, parts)
     graph = nx.MultiDiGraph(name=jaxpr.name)

@@ -17,6 +17,7 @@ from minijit.graph.layout import Layout
 from minijit.graph.registry import declared
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
+from minijit.lowering.joining import LONG_ROW
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
@@ -28,6 +29,8 @@ from minijit.runtime.captured import Captured
 from minijit.runtime.launchers import launcher_of
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
+from minijit.transforms.blocks import FewRows
+from minijit.transforms.exponentials_in_blocks import exponentials_in_blocks
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.patterns import apply_rewrites
@@ -39,16 +42,29 @@ __all__ = ["compile_plan", "optimize", "plan_partition"]
 _T = TypeVar("_T")
 
 
-def optimize(jaxpr: Jaxpr) -> Jaxpr:
-    """Return the program that is compiled: calls inlined, simplified, every result defined."""
+def optimize(jaxpr: Jaxpr, backend: Backend | None = None) -> Jaxpr:
+    """Return the program that is compiled: calls inlined, simplified, every result defined.
+
+    Args:
+        jaxpr: The program as traced.
+        backend: The target; None for what is the same on all of them.
+    """
     jaxpr = _step("inline", lambda: inline_calls(jaxpr))
     jaxpr = _rewritten(jaxpr, after="inline")
     jaxpr = _step("simplify", lambda: simplify(jaxpr))
     jaxpr = _rewritten(jaxpr, after="simplify")
     jaxpr = _step("loops", lambda: simplify_loops(jaxpr))
     jaxpr = _rewritten(jaxpr, after="loops")
-    jaxpr = _step("blocks", lambda: sums_in_blocks(jaxpr))
+    jaxpr = _step("blocks", lambda: _in_blocks(jaxpr, backend))
     return _step("own_outputs", lambda: own_outputs(jaxpr))
+
+
+def _in_blocks(jaxpr: Jaxpr, backend: Backend | None) -> Jaxpr:
+    """Return the program with reductions in blocks where the target gains by them."""
+    if backend is None or not backend.reduces_in_blocks:
+        return sums_in_blocks(jaxpr)
+    few = FewRows(backend.few_rows, LONG_ROW)
+    return exponentials_in_blocks(sums_in_blocks(jaxpr, few), few)
 
 
 def _rewritten(jaxpr: Jaxpr, after: str) -> Jaxpr:
@@ -100,7 +116,7 @@ def compile_plan(
     captured = Captured.of(jaxpr) if captured is None else captured
     captured.check()
     build = partial(binary_of, backend) if build is None else build
-    optimized = optimize(jaxpr)
+    optimized = optimize(jaxpr, backend)
     consts = Placed.on(backend, optimized.consts) if consts is None else consts
     program = Program(optimized)
     parts = plan_partition(optimized, backend)

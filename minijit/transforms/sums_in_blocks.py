@@ -20,16 +20,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
-from minijit.graph.trace import bind, trace_function
+from minijit.graph.trace import bind
 from minijit.ops.binary import maximum
-from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.promote import broadcast_in_dim_p
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.shape import expand_dims, reshape, static_slice
-from minijit.transforms.inline import spliced
+from minijit.transforms.blocks import DTYPES, Cut, FewRows, added, cut_few_rows, in_blocks, made_of
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 from minijit.transforms.simplify import simplify
 
@@ -49,25 +47,6 @@ _Sums = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Cut:
-    """How an array is cut along its first reduced axis.
-
-    Attributes:
-        axis: That axis.
-        axes: All that are reduced.
-        rows: Indices of a block along it.
-        count: Number of whole blocks.
-        rest: Indices that are left.
-    """
-
-    axis: int
-    axes: tuple[int, ...]
-    rows: int
-    count: int
-    rest: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Squares:
     """A sum of squared distances from a centre that is known when all of the array is.
 
@@ -84,8 +63,10 @@ class _Squares:
     spread: JaxprEqn
 
 
-def sums_in_blocks(jaxpr: Jaxpr) -> Jaxpr:
+def sums_in_blocks(jaxpr: Jaxpr, few: FewRows | None = None) -> Jaxpr:
     """Return ``jaxpr`` with sums of squares about a mean of large arrays taken in blocks.
+
+    With ``few`` those of few long rows are taken so as well, in blocks that fill the target.
 
     Before: ``s = sum x; m = s / n; d = x - m; v = sum (d * d)``, which reads ``x`` twice; after:
     ``s', c, q`` of each block of ``x``; ``s = sum s'; m = s / n; v = sum of what they tell about
@@ -95,27 +76,27 @@ def sums_in_blocks(jaxpr: Jaxpr) -> Jaxpr:
     sources = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     for eqn in jaxpr.eqns:
         squares = _squares(eqn, sources)
-        if squares is not None and _cut(squares) is not None:
+        if squares is not None and _cut(squares, few) is not None:
             found[squares.total].append(squares)
     if not found:
         return jaxpr
     environment: dict[Var, Atom] = {}
     eqns: list[JaxprEqn] = []
-    later: dict[JaxprEqn, tuple[_Squares, _Cut, tuple[Atom, ...]]] = {}
+    later: dict[JaxprEqn, tuple[_Squares, Cut, tuple[Atom, ...]]] = {}
     for eqn in jaxpr.eqns:
         eqn_here = substituted(eqn, tuple(resolve(atom, environment) for atom in eqn.invars))
         made: tuple[JaxprEqn, ...] = (eqn_here,)
         if eqn in found:
-            cut = _cut(found[eqn][0])
+            cut = _cut(found[eqn][0], few)
             assert cut is not None
-            made, (total, *sums) = _traced(eqn_here, _gather(cut), eqn_here.invars)
+            made, (total, *sums) = made_of(eqn_here, _gather(cut), eqn_here.invars)
             environment[eqn.outvars[0]] = total
             later |= {each.eqn: (each, cut, tuple(sums)) for each in found[eqn]}
         elif eqn in later:
             squares, cut, known = later[eqn]
             centre = resolve(squares.spread.invars[0], environment)
             function = _about(squares, cut)
-            made, (environment[eqn.outvars[0]],) = _traced(eqn_here, function, (centre, *known))
+            made, (environment[eqn.outvars[0]],) = made_of(eqn_here, function, (centre, *known))
         eqns += made
     return simplify(rebuild(jaxpr, eqns, environment))
 
@@ -166,11 +147,14 @@ def _reductions(atom: Atom, sources: Mapping[Var, JaxprEqn]) -> Iterator[JaxprEq
             todo += eqn.invars
 
 
-def _cut(squares: _Squares) -> _Cut | None:
+def _cut(squares: _Squares, few: FewRows | None) -> Cut | None:
     """Return how to cut an array into blocks, None where that gains nothing."""
     aval, axes = squares.array.aval, squares.eqn.params["axes"]
-    if aval.dtype not in (np.float32, np.float64) or not axes:
+    if aval.dtype not in DTYPES or not axes:
         return None
+    cut = None if few is None else cut_few_rows(aval, axes, few)
+    if cut is not None:
+        return cut
     axis = axes[0]
     extent, inner = aval.shape[axis], math.prod(aval.shape[axis + 1 :])
     size = aval.dtype.itemsize
@@ -183,21 +167,10 @@ def _cut(squares: _Squares) -> _Cut | None:
     near = range(wanted - _ROWS // 2, wanted + _ROWS // 2)
     fitting = (n for n in near if extent % n == 0)
     rows = min(fitting, key=lambda n: abs(n - wanted), default=wanted)
-    return _Cut(axis, axes, rows, extent // rows, extent % rows)
+    return Cut(axis, axes, rows, extent // rows, extent % rows)
 
 
-def _traced(
-    eqn: JaxprEqn, function: Callable[..., Sequence[Any]], operands: tuple[Atom, ...]
-) -> tuple[tuple[JaxprEqn, ...], tuple[Atom, ...]]:
-    """Return the equations of a function of values in the place of ``eqn``, and its results."""
-    avals = [atom.aval for atom in operands]
-    names = [""] * len(avals)
-    made = trace_function(lambda values: function(*values), avals, names, "sums", alone=True).jaxpr
-    eqns, results = spliced(made, operands)
-    return tuple(dataclasses.replace(each, source=eqn.source) for each in eqns), results
-
-
-def _gather(cut: _Cut) -> Callable[[Any], Sequence[Any]]:
+def _gather(cut: Cut) -> Callable[[Any], Sequence[Any]]:
     """Return a function of an array: its total, and the sums of its blocks and of the rest."""
 
     def gather(x: Any) -> Sequence[Any]:
@@ -208,9 +181,8 @@ def _gather(cut: _Cut) -> Callable[[Any], Sequence[Any]]:
         if cut.rest:
             blocks = _along(x, axis, range(whole))
             parts.append(_sums(_along(x, axis, range(whole, shape[axis])), cut.axes))
-        blocks = reshape(blocks, (*shape[:axis], cut.count, cut.rows, *shape[axis + 1 :]))
-        sums = _sums(blocks, tuple(each + 1 for each in cut.axes))
-        total = _added(sums[0], axis, *(part[0] for part in parts))
+        sums = _sums(in_blocks(blocks, cut), cut.inner)
+        total = added(sums[0], cut.place, *(part[0] for part in parts))
         return [total, *sums, *(each for part in parts for each in part)]
 
     return gather
@@ -238,28 +210,20 @@ def _pivot(total: Any, count: int) -> Any:
     return total / total.dtype.type(count)
 
 
-def _added(blocks: Any, axis: int, *rest: Any) -> Any:
-    """Return the sum over blocks, and of the rest: of so few large numbers, in float64."""
-    wide = _sum(convert(blocks, np.dtype(np.float64)), (axis,))
-    for each in rest:
-        wide = wide + convert(each, np.dtype(np.float64))
-    return convert(wide, blocks.dtype)
-
-
-def _about(squares: _Squares, cut: _Cut) -> Callable[..., Sequence[Any]]:
+def _about(squares: _Squares, cut: Cut) -> Callable[..., Sequence[Any]]:
     """Return a function of a centre and of the sums of blocks: the sum of squares about it."""
     shape, axes = squares.array.aval.shape, cut.axes
     dims = squares.spread.params["dims"]
-    others = math.prod(shape[axis] for axis in axes[1:])
+    others = math.prod(shape[axis] for axis in axes if axis != cut.axis)
 
     def about(centre: Any, *sums: Any) -> Sequence[Any]:
         flat = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
         centre = bind(broadcast_in_dim_p, centre, shape=flat, dims=dims)
         centre = reshape(centre, tuple(n for axis, n in enumerate(shape) if axis not in axes))
         blocks, rest = sums[:3], sums[3:]
-        found = _moved(blocks, expand_dims(centre, (cut.axis,)), cut.rows * others)
+        found = _moved(blocks, expand_dims(centre, (cut.place,)), cut.rows * others)
         return [
-            _added(found, cut.axis, *([_moved(rest, centre, cut.rest * others)] if rest else []))
+            added(found, cut.place, *([_moved(rest, centre, cut.rest * others)] if rest else []))
         ]
 
     return about

@@ -120,14 +120,13 @@ def test_many_rows_of_thousands_take_few_registers(columns: int, dtype: str) -> 
         assert "held in registers" in kernel.schedule
 
 
-@pytest.mark.parametrize(("name", "passes"), [("softmax", 5), ("rmsnorm", 3), ("logsumexp", 2)])
+@pytest.mark.parametrize(("name", "passes"), [("softmax", 3), ("rmsnorm", 3), ("logsumexp", 1)])
 def test_few_long_rows_are_split(name: str, passes: int) -> None:
     function, vectors = ROWS[name]
     x = normal(2, 65536)
     report = of(function, x, *(normal(65536) for _ in range(vectors)))
     is_lean(report, 1.02)
-    # Reads and writes of a whole array: one for each reduction and two for the result; softmax
-    # also stores its exponentials.
+    # Reads and writes of a whole array: one for all reductions and two for the result.
     assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
 
 
