@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from minijit.api.autodiff import linearize as linearize
     from minijit.api.autodiff import value_and_grad as value_and_grad
     from minijit.api.autodiff import vjp as vjp
+    from minijit.api.custom_derivatives import custom_jvp as custom_jvp
+    from minijit.api.custom_derivatives import custom_vjp as custom_vjp
+    from minijit.api.jacobians import hessian as hessian
+    from minijit.api.jacobians import jacfwd as jacfwd
+    from minijit.api.jacobians import jacrev as jacrev
     from minijit.api.vectorize import vmap as vmap
 
 __version__ = "0.1.0"
@@ -76,6 +81,8 @@ __all__ = [
     "bucketing",
     "clear_caches",
     "config",
+    "custom_jvp",
+    "custom_vjp",
     "debug",
     "default_device",
     "devices",
@@ -84,6 +91,9 @@ __all__ = [
     "eval_shape",
     "extend",
     "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
     "jit",
     "jvp",
     "lax",
@@ -100,13 +110,21 @@ __all__ = [
 
 # Imported when they are used: importing minijit must be quick. See SPEC 1.
 _LAZY = frozenset({"bucketing", "debug", "extend", "lax", "numpy"})
-_TRANSFORMATIONS = dict.fromkeys(("grad", "jvp", "linearize", "value_and_grad", "vjp"), "autodiff")
-_TRANSFORMATIONS["vmap"] = "vectorize"
+_TRANSFORMATIONS = {
+    name: f"minijit.api.{module}"
+    for module, names in {
+        "autodiff": ("grad", "jvp", "linearize", "value_and_grad", "vjp"),
+        "custom_derivatives": ("custom_jvp", "custom_vjp"),
+        "jacobians": ("hessian", "jacfwd", "jacrev"),
+        "vectorize": ("vmap",),
+    }.items()
+    for name in names
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"minijit.{name}")
     if name in _TRANSFORMATIONS:
-        return getattr(importlib.import_module(f"minijit.api.{_TRANSFORMATIONS[name]}"), name)
+        return getattr(importlib.import_module(_TRANSFORMATIONS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

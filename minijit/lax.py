@@ -14,9 +14,9 @@ from minijit.numpy import elementwise, reductions
 from minijit.ops import binary, bitwise, compare, create, division, join, shape, unary
 from minijit.ops.associative_scan import associative_scan
 from minijit.ops.axes import normalize_axis, shape_of
+from minijit.ops.call import stop_gradient
 from minijit.ops.cast import astype as convert_element_type
 from minijit.ops.cond import cond, switch
-from minijit.ops.custom_derivative import stop_gradient
 from minijit.ops.dot import contract, matmul
 from minijit.ops.map import map
 from minijit.ops.promote import broadcast_in_dim_p, convert

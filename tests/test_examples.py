@@ -22,6 +22,7 @@ COMPARISONS = {
     "black_scholes": [(1e-11, 1, 0)],
     "image_filter": [(1e-6, 4, 0), (1e-6, 3, 0), (1.0, 12, 0)],
     "logistic_regression_digits": [(1e-5, 4, 3)],
+    "mlp_digits": [(1e-6, 4, 8)],
     "exponential_smoothing": [(1e-12, 1, 0)],
     "mandelbrot": [(0, 1, 0)],
     "kepler_newton": [(1e-14, 1, 0), (1e-14, 1, 0), (1e-14, 1, 0)],
@@ -78,6 +79,12 @@ def digits_are_learnt(text: str) -> None:
     assert min(accuracies) > 0.95
 
 
+def the_derived_gradient_trains_like_the_written_one(text: str) -> None:
+    digits_are_learnt(text)
+    (difference,) = re.findall(r"of the weights  (\S+)", text)
+    assert float(difference) < 1e-4
+
+
 def the_nile_is_smoothed(text: str) -> None:
     # R finds the same factor: HoltWinters(Nile, beta = FALSE, gamma = FALSE).
     assert "best factor 0.247, off by 142.8 of 919.4" in text
@@ -126,6 +133,7 @@ def the_known_words_are_drawn(text: str) -> None:
 # What else an example has to print.
 PRINTED = {
     "logistic_regression_digits": digits_are_learnt,
+    "mlp_digits": the_derived_gradient_trains_like_the_written_one,
     "exponential_smoothing": the_nile_is_smoothed,
     "kepler_newton": newton_solves_keplers_equation,
     "fit_decays": each_curve_takes_its_own_steps,
@@ -192,6 +200,7 @@ def test_static_arguments() -> None:
     [
         ("image_filter", "skimage.data"),
         ("logistic_regression_digits", "sklearn.datasets"),
+        ("mlp_digits", "sklearn.datasets"),
         ("power_iteration", "sklearn.datasets"),
         ("rnn_digits", "sklearn.datasets"),
     ],

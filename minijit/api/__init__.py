@@ -9,5 +9,5 @@ __all__ = ["load_operations"]
 
 def load_operations() -> None:
     """Import what traced arrays can do; the first trace asks: importing minijit must be quick."""
-    for module in ("numpy", "ops.cond", "ops.print", "ops.scan", "ops.while_loop"):
+    for module in ("numpy", "ops.call", "ops.cond", "ops.print", "ops.scan", "ops.while_loop"):
         importlib.import_module(f"minijit.{module}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijit.api.differentiated import Body, Call, check_function, matched
+from minijit.api.differentiated import Body, Call, argument_places, check_function, matched
 from minijit.api.linear_maps import LinearMap, Pullback, Pushforward, Shape, filled
 from minijit.api.transformed import transformed
 from minijit.graph.source_info import user_line
@@ -43,7 +43,7 @@ def value_and_grad(
             is no such argument or it is no float, or an operation has no derivative.
     """
     check_function("value_and_grad", fun)
-    places = _places(argnums)
+    places = argument_places(argnums)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         call = Call("grad", fun, args, kwargs, places)
@@ -80,7 +80,7 @@ def grad(
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
 
-    key = ("grad", _places(argnums), isinstance(argnums, int), has_aux)
+    key = ("grad", argument_places(argnums), isinstance(argnums, int), has_aux)
     return transformed(fun, key, gradient)
 
 
@@ -196,15 +196,6 @@ def _at_a_point(
 
     found: tuple[Any, ...] = transformed(fun, (what, has_aux), at, alike=False)(*primals)
     return found
-
-
-def _places(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not all(isinstance(place, int) and not isinstance(place, bool) for place in places):
-        raise TypeError(f"argnums={argnums!r} is no position, nor several (at {user_line()})")
-    if len(set(places)) != len(places):
-        raise ValueError(f"argnums={argnums!r} names an argument twice (at {user_line()})")
-    return places
 
 
 def _check_scalar(body: Body, call: Call) -> None:

@@ -15,13 +15,28 @@ from minijit.ops.bodies import adapted, long_name
 from minijit.transforms.linearize import Linear, linearize
 from minijit.transforms.replay import traced
 
-__all__ = ["Body", "Call", "check_function", "matched"]
+__all__ = ["Body", "Call", "argument_places", "check_function", "matched"]
 
 
 def check_function(what: str, fun: Any) -> None:
     """Raise ``TypeError`` unless ``fun`` can be called."""
     if not callable(fun):
         raise TypeError(f"{what} takes a function, not {fun!r} (at {user_line()})")
+
+
+def argument_places(argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the positions that ``argnums`` names.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it names one twice.
+    """
+    places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(isinstance(place, int) and not isinstance(place, bool) for place in places):
+        raise TypeError(f"argnums={argnums!r} is no position, nor several (at {user_line()})")
+    if len(set(places)) != len(places):
+        raise ValueError(f"argnums={argnums!r} names an argument twice (at {user_line()})")
+    return places
 
 
 class Call:

@@ -20,7 +20,7 @@ from minijit.backends.base import Backend, Binary, Build
 from minijit.backends.environment import lowering_digest
 from minijit.graph.config import config
 from minijit.graph.events import emit
-from minijit.graph.jaxpr import Jaxpr
+from minijit.graph.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from minijit.graph.layout import Layout
 from minijit.graph.portable import NotPortable, checked, write_jaxpr, write_layout
 from minijit.graph.primitive import Primitive, find_primitive
@@ -33,6 +33,7 @@ from minijit.runtime.disk.key import canonical
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
 from minijit.runtime.portable import Origin, read_plan, write_plan
+from minijit.transforms.inline import inline_calls
 
 __all__ = ["Wanted", "link_plan", "plan_environment", "plan_of", "settled"]
 
@@ -103,8 +104,18 @@ def plan_of(jaxpr: Jaxpr, layouts: Sequence[Layout], backend: Backend, captured:
 
 
 def settled(jaxpr: Jaxpr) -> Jaxpr:
-    """Return what says all of a program: the program itself, or what users' rewrites make of it."""
-    return runtime.pipeline.optimize(jaxpr) if declared("rewrite") else jaxpr
+    """Return what says all of a program: the program itself, or what users' rewrites make of it.
+
+    Derivative rules of users say nothing any more: calls that have some are what they hold.
+    """
+    if declared("rewrite"):
+        return runtime.pipeline.optimize(jaxpr)
+    return inline_calls(jaxpr) if any(map(_has_rules, jaxpr.eqns)) else jaxpr
+
+
+def _has_rules(eqn: JaxprEqn) -> bool:
+    inner = (each for body in subjaxprs(eqn) for each in body.eqns)
+    return "captured" in eqn.params or any(map(_has_rules, inner))
 
 
 def plan_environment(backend: Backend) -> dict[str, Any]:
@@ -133,7 +144,7 @@ def _key_of(wanted: Wanted) -> Key | None:
         return None
     program = {
         "graph": graph,
-        "rewritten": jaxpr is not wanted.jaxpr,
+        "rewritten": bool(declared("rewrite")),
         "autotune": config.autotune,
         "primitives": described,
         "inputs": list(map(write_layout, wanted.layouts)),

@@ -205,7 +205,7 @@ class _Walk:
         self._all(getattr(value, part) for part in _BOUND if hasattr(kind, part))
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict):
-            wanted = self._attributes | {"__wrapped__"}
+            wanted = self._attributes | {"__wrapped__", "__rules__"}
             self._all([part for name, part in tuple(held.items()) if name in wanted])
         self._class(kind)
 

@@ -13,12 +13,14 @@ from minijit.graph.jaxpr import Jaxpr, JaxprEqn, has_effect
 from minijit.graph.loop import may_not_end
 from minijit.graph.trace import abstractify, bind, trace_function
 from minijit.ops.batching import Dim, batch_elementwise, with_batch
+from minijit.ops.call import UserRule
 from minijit.ops.compare import equal, logical_and
 from minijit.ops.promote import broadcast_in_dim_p
 from minijit.ops.reduce import reduce_any_p
 from minijit.ops.scan import scan_p
 from minijit.ops.select import select_p
 from minijit.ops.shape import move_axis
+from minijit.transforms.replay import traced
 
 if TYPE_CHECKING:
     from minijit.transforms.batch import Batcher
@@ -32,11 +34,48 @@ def batch_call(
     batcher: Batcher, eqn: JaxprEqn, operands: Sequence[Any], dims: Sequence[Dim]
 ) -> Batched:
     """Call the program of a batch."""
+    if "captured" in eqn.params:
+        return _batch_rules(batcher, eqn, operands, dims)
     inner: Jaxpr = eqn.params["jaxpr"]
     masked = batcher.masks(inner)
     jaxpr, out = batcher.body(inner, dims, masked=masked)
     given = [batcher.mask, *operands] if masked else operands
     return bind(eqn.primitive, *given, **{**eqn.params, "jaxpr": jaxpr}), out
+
+
+def _batch_rules(
+    batcher: Batcher, eqn: JaxprEqn, operands: Sequence[Any], dims: Sequence[Dim]
+) -> Batched:
+    """Call a function with derivative rules, which are batched as well once they are asked for.
+
+    All that they take and return, but for captured values, has the batch in front.
+    """
+    inner: Jaxpr = eqn.params["jaxpr"]
+    if batcher.masks(inner):
+        raise NotImplementedError(
+            f"vmap of {inner.name} (at {eqn.source}): it has a derivative of its own and a loop "
+            "without a count, and stands in another such loop or in a branch"
+        )
+    captured, size = eqn.params["captured"], batcher.size
+    pairs = zip(operands[captured:], dims[captured:], strict=True)
+    given = [with_batch(x, dim, 0, size) for x, dim in pairs]
+
+    def batched(rule: UserRule) -> UserRule:
+        def run(values: list[Any]) -> list[Any]:
+            avals = [abstractify(value) for value in values]
+            rows = [ShapedArray(aval.shape[1:], aval.dtype) for aval in avals]
+            jaxpr, captures = traced(lambda row: rule(*row), rows, rule.name)
+            places = [*[None] * len(captures), *[0] * len(values)]
+            results, out = type(batcher)(size).run(jaxpr, [*captures, *values], places)
+            return [with_batch(x, dim, 0, size) for x, dim in zip(results, out, strict=True)]
+
+        return UserRule(rule.name, run)
+
+    front = [0] * len(given)
+    jaxpr = batcher.body(inner, [*dims[:captured], *front], [0] * len(inner.outvars))[0]
+    params = {n: batched(v) if isinstance(v, UserRule) else v for n, v in eqn.params.items()}
+    results = bind(eqn.primitive, *operands[:captured], *given, **{**params, "jaxpr": jaxpr})
+    return results, [0] * len(results)
 
 
 def batch_branch(

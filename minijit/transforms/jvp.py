@@ -82,10 +82,18 @@ def _derived(
     eqn: JaxprEqn, operands: list[Any], moved: Tangents, reverse: bool
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     primitive, params, rule = eqn.primitive, eqn.params, eqn.primitive.jvp
+    captured = params.get("captured", 0)  # of calls with rules of users
+    if any(tangent is not None for tangent in moved[:captured]):
+        raise TypeError(
+            f"{params['jaxpr'].name}() has a derivative of its own and reads a value of its "
+            f"surroundings that is differentiated (at {user_line()}): its rule knows of arguments "
+            "alone, so make it one"
+        )
     pulls = not isinstance(primitive.vjp, Unsupported)
     if pulls and (reverse or isinstance(rule, Unsupported)):
         if not reverse:
-            raise TypeError(_only_reverse(primitive.name))
+            called = params["jaxpr"].name if primitive.kind is Kind.CALL else primitive.name
+            raise TypeError(_only_reverse(called))
         return _pulled(eqn, operands, moved)
     if isinstance(rule, Unsupported):
         raise TypeError(
