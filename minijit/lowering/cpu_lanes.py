@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import CpuEmitter, unit_strides
 from minijit.lowering.cpu_product import ProductWriter
@@ -274,6 +276,16 @@ class LaneWriter(StructureWriter):
     def head(self, node: Loop) -> str:
         """Return the head of a loop over steps."""
         return "while True:" if node.length is None else f"for i{node.dim} in range({node.length}):"
+
+    def any_lane(self, holds: Operand) -> str:
+        """Write a loop that finds out whether a bool holds for a lane; return the answer."""
+        assert isinstance(holds, Value)
+        writer, byte = self.emitter.writer, self.emitter.type(np.dtype(np.uint8))
+        name = f"any_{holds.name}"
+        writer.line(f"{name} = {byte}(0)")
+        with writer.block(f"for i{self.inner} in range(low, high):"):
+            writer.line(f"{name} = {byte}({name} | {self._place(holds)})")
+        return f"({name} != 0)"
 
     def begin_step(self, item: Steps) -> None:
         """Write prefetches of what the next step streams, where it is not next to this one's."""

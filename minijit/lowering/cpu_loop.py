@@ -5,7 +5,8 @@ other, and the lanes are the columns. Between two statements that hold others al
 loop, which LLVM turns into vectors; what passes from one such loop to the next lies in arrays of
 one element a lane, small enough for the L1 cache, or, where steps stream nothing, few enough for
 registers. What lanes share is computed once, outside.
-Points whose predicates differ are computed one by one.
+Points that leave a loop at different steps take steps until the last of them is done; those that
+take different branches are computed one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
+from minijit.lowering.keep import kept_together
 from minijit.lowering.kernel_ir import (
     Branch,
     Kernel,
@@ -43,6 +45,8 @@ _LANES = (64, 1024)
 _STILL_BYTES = 256
 """Bytes of the lanes of one value where steps stream nothing: vectors enough to hide how long an
 operation takes, and few enough to stay in registers from step to step."""
+_WAITING_BYTES = 128
+"""The same where points leave a loop at different steps: fewer of them wait for the last."""
 _LANE_BYTES = 16 << 10
 """Arrays of all lanes together: a part of the L1 cache, beside what streams through it."""
 _LEAST_ROWS = 4
@@ -74,7 +78,10 @@ def emit_loop(kernel: Kernel) -> KernelSource:
         return _Rows(kernel, structure).write()
     structure = Structure(kernel, _lanes(kernel))
     if not structure.uniform:
-        structure = Structure(kernel, ())
+        joined = kept_together(kernel, structure.varying)
+        lanes = () if joined is None else structure.lanes
+        kernel = joined or kernel
+        structure = Structure(kernel, lanes)
     writer = _Points if structure.lanes else _Rows
     return writer(kernel, structure).write()
 
@@ -125,7 +132,9 @@ class _Points:
         still = _is_still(kernel, self.lane)
         if still:
             sizes = (held_dtype(value.dtype).itemsize for value in self.lanes.kept)
-            least = most = _STILL_BYTES // max(sizes, default=1)
+            waiting = any(isinstance(n, Loop) and n.together for n in walk(kernel.body))
+            room = _WAITING_BYTES if waiting else _STILL_BYTES
+            least = most = room // max(sizes, default=1)
         elif self.lanes.kept:
             fitting = _LANE_BYTES // self.lanes.lane_bytes // least * least
             most = min(most, max(fitting, least))

@@ -32,7 +32,8 @@ def statement_lines(statement: Node) -> list[str]:
             pairs = zip(statement.carries, statement.inits, strict=True)
             carried = ", ".join(f"{_typed(c)} = {_operand(i)}" for c, i in pairs)
             count = "" if statement.length is None else f" i{statement.dim} < {statement.length}"
-            heads = ["while", "do"] if statement.condition else ["do"]
+            asked = "while any" if statement.together else "while"
+            heads = [asked, "do"] if statement.condition else ["do"]
             lines = [f"loop{count} with {carried}"]
         case Branch():
             heads = [f"case {number}" for number in range(len(statement.blocks))]

@@ -208,6 +208,8 @@ class Loop:
             is the step, from zero, if the loop is counted.
         length: How many steps there are; None without a count.
         condition: Without a count: its one result says whether to take the next step.
+        together: Whether points that take their steps together go on as long as the condition holds
+            for one of them; the body then keeps what the others carry.
         line: The user's line.
     """
 
@@ -219,6 +221,7 @@ class Loop:
     length: int | None
     condition: Block | None = None
     line: str = ""
+    together: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

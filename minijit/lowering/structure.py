@@ -307,7 +307,7 @@ def _predicates(body: Iterable[Node]) -> Iterator[Operand]:
     for node in walk(body):
         if isinstance(node, Branch):
             yield node.index
-        elif isinstance(node, Loop) and node.condition is not None:
+        elif isinstance(node, Loop) and node.condition is not None and not node.together:
             yield from node.condition.results
 
 

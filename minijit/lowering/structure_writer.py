@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from minijit.lowering.kernel_ir import Loop, Product, Statement, Store
+from minijit.lowering.kernel_ir import Loop, Operand, Product, Statement, Store
 from minijit.lowering.source import Emitter
 from minijit.lowering.structure import Cases, Item, Lanes, Once, Same, Steps, Structure
 
@@ -39,6 +39,10 @@ class StructureWriter:
 
     def head(self, node: Loop) -> str:
         """Return the head of a loop over steps; what has to stand before it is written."""
+        raise NotImplementedError
+
+    def any_lane(self, holds: Operand) -> str:
+        """Return whether a bool holds for a lane; what finds out is written."""
         raise NotImplementedError
 
     def begin_step(self, item: Steps) -> None:
@@ -88,7 +92,8 @@ class StructureWriter:
         with self._block(self.head(node), node.line):
             if node.condition is not None:
                 self.items(item.condition)
-                with self.emitter.writer.block(f"if not {code(node.condition.results[0])}:"):
+                holds = self.any_lane if node.together else code
+                with self.emitter.writer.block(f"if not {holds(node.condition.results[0])}:"):
                     line("break")
             self.begin_step(item)
             self.items(item.body)

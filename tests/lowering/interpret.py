@@ -102,6 +102,7 @@ class _Run:
         if self.kernel.ragged is not None:
             block, column = self.grid[0], self.grid[-1]
             self.live = block * self.kernel.cols[0] + column < self.kernel.ragged
+        self.going = self.live
         self.steps = [0] * len(self.kernel.steps)
         self.values: dict[Value, Array] = {}
 
@@ -128,18 +129,26 @@ class _Run:
                     self.values[node.out] = self.compute(node)
 
     def loop(self, loop: Loop) -> None:
-        """Take the steps, every point its own: but all of them as many."""
+        """Take the steps, every point its own; one that is done keeps what it has."""
         self.values |= zip(loop.carries, map(self.read, loop.inits), strict=True)
+        around = going = self.going
         for step in itertools.count() if loop.length is None else range(loop.length):
             if loop.condition is not None:
                 self.run(loop.condition.body)
-                if not self.alike(loop.condition.results[0]):
+                going = around & self.read(loop.condition.results[0])
+                if not going.any():
                     break
+                self.going = going
             else:
                 self.steps[loop.dim - len(self.kernel.extents)] = step
             self.run(loop.body.body)
-            results = [self.read(result) for result in loop.body.results]
-            self.values |= zip(loop.carries, results, strict=True)
+            pairs = zip(loop.carries, loop.body.results, strict=True)
+            results = [(carry, self.read(carry), self.read(new)) for carry, new in pairs]
+            alike = loop.condition is None or bool((going == around).all())
+            self.values |= {
+                carry: new if alike else np.where(going, new, old) for carry, old, new in results
+            }
+        self.going = around
         self.values |= zip(loop.outs, map(self.read, loop.carries), strict=True)
 
     def alike(self, operand: Operand) -> Any:

@@ -134,22 +134,48 @@ def test_while_asks_before_each_step(rows: tuple[int, ...], bound: int) -> None:
     check(build.kernel(), (bound,))
 
 
-def test_points_that_differ_in_what_they_do_are_computed_one_by_one() -> None:
-    """No program of a user makes such a kernel today: each point takes its own steps."""
-    build = LoopBuilder((50,))
-    limit = build.load([1], I32)
+def counting(rows: tuple[int, ...], outer: bool = False) -> Kernel:
+    """Each point counts up to a limit of its own, in another loop of its own with ``outer``."""
+    build = LoopBuilder(rows)
+    strides = contiguous_strides(rows)
+    limit = build.load(strides, I32)
 
-    def go_on(count: Value) -> Operand:
+    def go_on(count: Value, total: Value) -> Operand:
         return build.map("lt", count, limit, dtype=BOOL)
 
-    def step(count: Value) -> list[Operand]:
-        return [build.map("add", count, constant(1, I32))]
+    def step(count: Value, total: Value) -> list[Operand]:
+        more = build.map("add", count, constant(1, I32))
+        if outer:
+            _, total = build.loop([constant(-3, I32), total], inner, condition=go_on)
+        return [more, build.map("mul", total, constant(1.5, F32))]
 
-    (count,) = build.loop([constant(-3, I32)], step, condition=go_on)
-    build.store(count, [1])
-    kernel = build.kernel()
+    def inner(count: Value, total: Value) -> list[Operand]:
+        more = build.map("add", count, constant(1, I32))
+        return [more, build.map("add", total, constant(0.25, F32))]
+
+    count, total = build.loop([constant(-3, I32), build.load(strides)], step, condition=go_on)
+    build.store(count, strides)
+    build.store(total, strides)
+    return build.kernel("counting")
+
+
+@pytest.mark.parametrize("rows", [(3,), (16,), (50,), (1000,), (7, 33)])
+def test_points_leave_a_loop_together_and_keep_what_they_have(rows: tuple[int, ...]) -> None:
+    """Vectors take steps until the last of their points is done."""
+    kernel = counting(rows)
+    source = check(kernel)
+    assert "select_float32(" in source.text
+    assert re.search(r"any_v\d+ = uint8\(any_v\d+ \| lanes_v\d+\[", source.text)
     limits = random_inputs(kernel)
-    np.testing.assert_array_equal(run(kernel, limits)[0], np.maximum(limits[0], -3))
+    counts, _ = run(kernel, limits)
+    np.testing.assert_array_equal(counts, np.maximum(limits[0], -3))
+    assert len(np.unique(counts)) > 1
+
+
+def test_points_are_computed_one_by_one_where_a_loop_might_not_end_for_others() -> None:
+    source = check(counting((50,), outer=True))
+    assert "any_v" not in source.text
+    assert "lanes_v" not in source.text
 
 
 def choice(rows: Sequence[int], blocks: int) -> Kernel:
