@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,43 @@ def test_threads_can_change_between_launches() -> None:
         launch((x, y))
         assert (y == 2 * x).all()
     set_threads(available_threads())
+
+
+def test_threads_work_whether_awake_or_asleep() -> None:
+    _, launch = load(doubled())
+    x, y = np.arange(SIZE, dtype=np.float32), np.zeros(SIZE, np.float32)
+    set_threads(3)
+    for pause in (0, 0, 0.02, 0, 0.02):
+        time.sleep(pause)
+        y[:] = 0
+        launch((x, y))
+        assert (y == 2 * x).all()
+    set_threads(available_threads())
+
+
+@pytest.mark.skipif(not THREADS_SUPPORTED, reason="kernels run on one thread on this system")
+def test_threads_without_work_fall_asleep() -> None:
+    code = """
+import os, time
+import numpy as np
+from minijit.backends.cpu.pool import set_threads
+from tests.backends.test_cpu_launch import doubled, load
+_, launch = load(doubled())
+set_threads(4)
+x = np.ones(1 << 20, np.float32)
+before = set(os.listdir("/proc/self/task"))
+launch((x, x.copy()))
+workers = set(os.listdir("/proc/self/task")) - before
+assert len(workers) == 3
+
+def state(worker):
+    with open(f"/proc/self/task/{worker}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+while any(state(worker) != "S" for worker in workers):  # for ever if one kept looking for work
+    time.sleep(0.01)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 _FORK = """

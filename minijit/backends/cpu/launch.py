@@ -21,7 +21,7 @@ __all__ = ["interface_of", "make_launcher"]
 _HOLD_NS = 20_000
 """Shorter work keeps the interpreter's lock: handing it over costs more."""
 _PARALLEL_NS = 40_000
-"""Longer work is spread over threads: waking one takes about 10 microseconds."""
+"""Longer work is spread over threads: one that is awake begins within some microseconds."""
 
 
 class _Record(np.ndarray[Any, np.dtype[np.int64]]):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import platform
 import string
 import sys
 from functools import partial
@@ -24,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from minijit.backends.base import Binary, Build, Support
-from minijit.backends.cpu import assembly
+from minijit.backends.cpu.assembly import ALONE, LAUNCH
 from minijit.backends.cpu.loader import compile_assembly, load_object
+from minijit.backends.cpu.pool_assembly import NO_POOL, POOL
 from minijit.graph.interrupts import uninterrupted
 from minijit.graph.locks import process_lock
 
@@ -41,6 +43,11 @@ __all__ = [
 
 THREADS_SUPPORTED = sys.platform == "linux"
 """Whether kernels run on several threads: the pool is written for Linux (unnamed semaphores)."""
+_LOOKS = 2500
+"""How often a thread looks for work, or for the end of it, before it sleeps: some 50 microseconds,
+about what it takes to wake up."""
+_PAUSES = {"x86_64": "call void @llvm.x86.sse2.pause()"}
+"""Instructions that let a processor wait a little between two looks, and spare its neighbour."""
 HEADER = 8
 """Number of fields of a launch record before the argument kinds."""
 _lock = process_lock()
@@ -152,10 +159,16 @@ def _source() -> Support:
         RuntimeError: this interpreter or NumPy lays objects out in an unknown way.
     """
     item, data = _offsets()
-    fields = {"item": item, "data": data, "header": HEADER, "SIZE_KIND": int(Kind.SIZE)}
+    fields: dict[str, int | str] = {
+        "item": item,
+        "data": data,
+        "header": HEADER,
+        "SIZE_KIND": int(Kind.SIZE),
+    }
     fields |= {slot.name: int(slot) for slot in Slot}
-    pool = assembly.POOL if THREADS_SUPPORTED else assembly.NO_POOL
-    text = string.Template(assembly.ALONE + pool + assembly.LAUNCH).substitute(fields)
+    fields |= {"LOOKS": _LOOKS, "PAUSE": _PAUSES.get(platform.machine(), "")}
+    pool = POOL if THREADS_SUPPORTED else NO_POOL
+    text = string.Template(ALONE + pool + LAUNCH).substitute(fields)
 
     def compile() -> Binary:
         return Binary(uninterrupted(partial(compile_assembly, text)), "launch", {})

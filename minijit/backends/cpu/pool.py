@@ -1,8 +1,10 @@
 """The threads that run kernels: one pool a process, started by its first parallel launch.
 
-Its threads are created by native code and sleep on a semaphore; they hold no Python state. A launch
-wakes as many as it has units for and works itself; units are claimed one by one, so who runs what
-never changes a result. A second launch at the same time runs in its own thread alone.
+Its threads are created by native code and hold no Python state. They look for work for a while
+after the last one, then sleep on a semaphore: to wake up takes longer than to launch the next
+kernel. A launch calls as many as it has units for and works itself; units are claimed one by one,
+so who runs what never changes a result. A second launch at the same time runs in its own thread
+alone.
 """
 
 from __future__ import annotations
