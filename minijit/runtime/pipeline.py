@@ -37,7 +37,7 @@ from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
 from minijit.transforms.sums_in_blocks import sums_in_blocks
 
-__all__ = ["compile_plan", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "inlined", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ def optimize(jaxpr: Jaxpr, backend: Backend | None = None) -> Jaxpr:
         jaxpr: The program as traced.
         backend: The target; None for what is the same on all of them.
     """
-    jaxpr = _step("inline", lambda: inline_calls(jaxpr))
+    jaxpr = _step("inline", lambda: inlined(jaxpr))
     jaxpr = _rewritten(jaxpr, after="inline")
     jaxpr = _step("simplify", lambda: simplify(jaxpr))
     jaxpr = _rewritten(jaxpr, after="simplify")
@@ -65,6 +65,11 @@ def _in_blocks(jaxpr: Jaxpr, backend: Backend | None) -> Jaxpr:
         return sums_in_blocks(jaxpr)
     few = FewRows(backend.few_rows, LONG_ROW)
     return exponentials_in_blocks(sums_in_blocks(jaxpr, few), few)
+
+
+def inlined(jaxpr: Jaxpr) -> Jaxpr:
+    """Return the program with what calls hold in their place; what they say besides is dropped."""
+    return inline_calls(jaxpr)
 
 
 def _rewritten(jaxpr: Jaxpr, after: str) -> Jaxpr:

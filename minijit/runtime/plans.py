@@ -33,7 +33,6 @@ from minijit.runtime.disk.key import canonical
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
 from minijit.runtime.portable import Origin, read_plan, write_plan
-from minijit.transforms.inline import inline_calls
 
 __all__ = ["Wanted", "link_plan", "plan_environment", "plan_of", "settled"]
 
@@ -110,7 +109,7 @@ def settled(jaxpr: Jaxpr) -> Jaxpr:
     """
     if declared("rewrite"):
         return runtime.pipeline.optimize(jaxpr)
-    return inline_calls(jaxpr) if any(map(_has_rules, jaxpr.eqns)) else jaxpr
+    return runtime.pipeline.inlined(jaxpr) if any(map(_has_rules, jaxpr.eqns)) else jaxpr
 
 
 def _has_rules(eqn: JaxprEqn) -> bool:

@@ -9,7 +9,9 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn
 from minijit.graph.loop import LoopParts
 from minijit.graph.trace import abstractify, bind
+from minijit.ops.reduce import reduce_sum_p
 from minijit.transforms.replay import traced, with_captures, zeros_of
+from minijit.transforms.wide_sums import Total, widened
 
 __all__ = ["Pull", "pull_branch", "pull_scan"]
 
@@ -97,12 +99,24 @@ def pull_scan(
         return [*state, *(each for each in of_rows if each is not None)]
 
     body, captures = traced(step, avals, loop.body.name)
+    totals: dict[int, Total] = {}
+    shapes = {aval.shape for aval in inits}
+    for place in range(carries, len(starts)):
+        carry = body.invars[len(captures) + len(fixed) + place]
+        found = widened(body, carry, place, shapes)
+        if found is not None:
+            body, totals[place] = found
+            starts[place] = zeros_of(totals[place].aval)
     results = bind(
         eqn.primitive, *captures, *fixed, *starts, *given, jaxpr=body, length=loop.length,
         reverse=not loop.reverse, unroll=eqn.params["unroll"],
         consts=len(captures) + len(fixed), carries=len(starts),
     )  # fmt: skip
-    of_fixed = iter(results[carries : len(starts)])
+    sums = [
+        bind(reduce_sum_p, x, axes=totals[place].axes) if place in totals else x
+        for place, x in enumerate(results[: len(starts)])
+    ]
+    of_fixed = iter(sums[carries:])
     collected = iter(results[len(starts) :])
     of_rows = iter([next(collected) if own else None for own in has])
     return [

@@ -87,6 +87,21 @@ def test_a_scan_that_is_linear_keeps_nothing() -> None:
     assert only.params["reverse"]
 
 
+def test_the_slope_of_a_number_that_all_cells_read_is_summed_at_the_end(device: Device) -> None:
+    def shared(a: Any, xs: Any) -> Any:
+        return lax.scan(lambda c, x: ((1 - a) * c + a * x - 3 * a, None), xs[0], xs)[0].sum()
+
+    (_, back) = _scans(minijit.grad(shared), np.float32(0.3), X)
+    body = back.params["jaxpr"]
+    assert not [eqn for eqn in body.eqns if eqn.primitive.name == "reduce_sum"]
+    assert {var.aval.shape for var in back.outvars} == {ROW.shape}
+    run = minijit.jit(minijit.grad(shared))
+    got = device.get(run(np.float32(0.3), device.put(X)))
+    ends = [shared(np.float64(0.3 + s), X.astype(np.float64)) for s in (1e-6, -1e-6)]
+    np.testing.assert_allclose(got, (ends[0] - ends[1]) / 2e-6, rtol=1e-4)
+    assert run.stats()["kernels"] == 3  # two loops and the sum
+
+
 def test_what_is_not_asked_for_is_not_computed() -> None:
     def f(x: Any, y: Any) -> Any:
         return (x * y).sum() + (np.exp(y) * y).sum(), jnp.tanh(x)
