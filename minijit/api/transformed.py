@@ -14,9 +14,9 @@ from minijit.api.inspect import trace_call
 from minijit.api.jit import Jitted
 from minijit.graph.evaluate import evaluate
 from minijit.graph.mode import mode
-from minijit.graph.tree import unflatten
+from minijit.graph.tree import is_leaf, unflatten
 
-__all__ = ["Transformed", "transformed"]
+__all__ = ["Differentiated", "Transformed", "transformed"]
 
 
 class Transformed(Jitted[..., Any]):
@@ -31,13 +31,31 @@ class Transformed(Jitted[..., Any]):
             return unflatten(out_tree, evaluate(jaxpr, leaves))
 
 
+class Differentiated(Transformed):
+    """A derivative: flags, texts and functions among its arguments are static by themselves."""
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        places = tuple(place for place, value in enumerate(args) if _is_static(value))
+        names = tuple(sorted(name for name, value in kwargs.items() if _is_static(value)))
+        if not (places or names) or mode.busy or self._binder.has_statics:
+            return super()._call(args, kwargs)
+        return Differentiated(self._function, places, names)(*args, **kwargs)
+
+
+def _is_static(value: Any) -> bool:
+    """Whether an argument has no derivative, and decides what a function does."""
+    if isinstance(value, bool | str | bytes):
+        return True
+    return callable(value) and is_leaf(value) and not hasattr(value, "dtype")
+
+
 def transformed(
     function: Callable[..., Any],
     key: tuple[Hashable, ...],
     recorded: Callable[..., Any],
     *,
     alike: bool = True,
-    kind: type[Transformed] = Transformed,
+    kind: type[Transformed] = Differentiated,
 ) -> Callable[..., Any]:
     """Return what a transformation makes of ``function``; the same one for equal keys.
 

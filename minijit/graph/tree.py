@@ -7,7 +7,7 @@ from typing import Any
 
 import optree
 
-__all__ = ["TreeDef", "flatten", "leaf_paths", "spread", "unflatten"]
+__all__ = ["TreeDef", "flatten", "is_leaf", "leaf_paths", "spread", "unflatten"]
 
 TreeDef = optree.PyTreeSpec
 
@@ -20,6 +20,11 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """Build the tree of structure ``treedef`` from its leaves."""
     return optree.tree_unflatten(treedef, leaves)
+
+
+def is_leaf(tree: Any) -> bool:
+    """Whether a value is no container."""
+    return optree.tree_is_leaf(tree)
 
 
 def leaf_paths(treedef: TreeDef, names: Sequence[str]) -> list[str]:

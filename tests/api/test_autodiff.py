@@ -104,6 +104,22 @@ def _product_slope(x: Any) -> Any:
     return (a * b.sum() + 2 * b * a.sum()).astype(np.float32)
 
 
+def test_flags_texts_and_functions_are_static(counts: Counter[str]) -> None:
+    def f(x: Any, inner: Any, *, twice: bool = False, how: str = "sum") -> Any:
+        y = inner(x)
+        y = y * 2 if twice else y
+        return y.sum() if how == "sum" else y.max()
+
+    slope = minijit.grad(f)
+    close(slope(X, np.sin), np.cos(X))
+    close(slope(X, np.sin, twice=True, how="max"), 2 * np.cos(X) * (X[2] == X))
+    before = counts["trace"], counts["compile"]
+    close(slope(2 * X, np.sin, twice=True, how="max"), 2 * np.cos(2 * X) * (X[0] == X))
+    assert (counts["trace"], counts["compile"]) == before
+    with pytest.raises(TypeError, match="argument x: a value of type 'str'"):
+        slope("x", np.sin)
+
+
 def test_static_arguments_of_a_jitted_function() -> None:
     powered = minijit.jit(lambda x, n: (x**n).sum(), static_argnames="n")
     close(minijit.jit(lambda x: minijit.grad(powered)(x, 3))(X), 3 * X**2)
