@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.cpu_streams import streamed, vector_loop
-from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, Staging, stage_kernel
 
@@ -34,8 +34,10 @@ def emit_row(kernel: Kernel) -> KernelSource:
     emitter = CpuEmitter(kernel)
     staging = stage_kernel(kernel, budget=_KEPT_BYTES)
     cells = math.prod(kernel.cols)
+    lent = _lent(kernel, staging)
     for value in staging.kept:
-        emitter.array(f"kept_{value.name}", held_dtype(value.dtype), cells)
+        if value not in lent:
+            emitter.array(f"kept_{value.name}", held_dtype(value.dtype), cells)
     cost = cells * sum(
         cell_cost(stage.cells) + cell_cost(stage.reduces) for stage in staging.stages
     )
@@ -51,12 +53,14 @@ def emit_row(kernel: Kernel) -> KernelSource:
         ahead = _ahead(emitter, staging, tile.order)
         for number, stage in enumerate(staging.stages):
             emitter.statements(stage.before)
-            _pass(emitter, stage, cells, ahead.get(number, ()))
+            _pass(emitter, stage, cells, ahead.get(number, ()), lent)
         emitter.statements(staging.after)
     schedule = (
         f"row: {tile.units} units of {math.prod(tile.blocks)} rows, "
         f"{len(staging.stages)} passes over {cells} columns, {len(staging.kept)} values kept"
     )
+    if lent:
+        schedule += f", {len(lent)} of them in the place of a result"
     cols = range(len(kernel.rows), len(kernel.extents))
     trips = kernel.extents[unit_stride_dim(kernel, cols)] if cols else 1
     return emitter.finish(tile.units, cost * math.prod(kernel.rows), schedule, trips)
@@ -64,6 +68,41 @@ def emit_row(kernel: Kernel) -> KernelSource:
 
 def _own_name(name: str) -> str:
     return name
+
+
+def _lent(kernel: Kernel, staging: Staging) -> dict[Value, Store]:
+    """Return which values are kept where a result of the last pass will be, and its store.
+
+    Of a long row an array for them would take the place in the cache that the row needs itself.
+    """
+    if not kernel.cols or kernel.ragged is not None or not staging.kept:
+        return {}
+    last, cells = staging.stages[-1], math.prod(kernel.cols)
+    inner = unit_stride_dim(kernel, range(len(kernel.rows), len(kernel.extents)))
+    every = {dim for dim, extent in enumerate(kernel.extents) if extent > 1}
+    past = _streamed(kernel, last)
+    free = [
+        s
+        for s in last.cells
+        if isinstance(s, Store)
+        and s not in past
+        and every <= set(s.index.dims)
+        and s.index.stride(inner) == 1
+    ]
+    lent: dict[Value, Store] = {}
+    for value in staging.kept:
+        if cells * held_dtype(value.dtype).itemsize > _AHEAD_BYTES[1]:
+            # In memory as in a register: no bool, no float16.
+            fitting = (
+                s
+                for s in free
+                if kernel.buffers[s.buffer].dtype == value.dtype == held_dtype(value.dtype)
+            )
+            store = next(fitting, None)
+            if store is not None and value.dtype.kind != "b":
+                free.remove(store)
+                lent[value] = store
+    return lent
 
 
 def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[int, list[_Jump]]:
@@ -104,7 +143,13 @@ def _streamed(kernel: Kernel, stage: Stage) -> tuple[Store, ...]:
     return streamed(kernel, stage.cells, dim, kernel.extents[dim])
 
 
-def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump]) -> None:
+def _pass(
+    emitter: CpuEmitter,
+    stage: Stage,
+    cells: int,
+    ahead: Sequence[_Jump],
+    lent: Mapping[Value, Store],
+) -> None:
     """Write one pass over the columns of the current row, with what it asks memory for."""
     accumulations = accumulations_of(stage.reduces, cells, _SEGMENT)
     for each in accumulations:
@@ -112,7 +157,7 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump])
     kernel, writer = emitter.kernel, emitter.writer
     dims = list(range(len(kernel.rows), len(kernel.extents)))
     if not dims:
-        _cell(emitter, stage, stage.cells, accumulations)
+        _cell(emitter, stage, stage.cells, accumulations, lent)
     else:
         inner = unit_stride_dim(kernel, dims)
         dims.remove(inner)
@@ -131,7 +176,7 @@ def _pass(emitter: CpuEmitter, stage: Stage, cells: int, ahead: Sequence[_Jump])
             for access, jump in ahead:
                 emitter.prefetch(access, jump, inner, span if "," in span else f"0, {span}")
             with vector_loop(emitter, inner, span, _streamed(kernel, stage)):
-                _cell(emitter, stage, rest, accumulations)
+                _cell(emitter, stage, rest, accumulations, lent)
             for each in accumulations:
                 if each.segmented:
                     each.flush(emitter, _own_name)
@@ -155,13 +200,20 @@ def _cell(
     stage: Stage,
     statements: Sequence[Statement],
     accumulations: Sequence[Accumulation],
+    lent: Mapping[Value, Store],
 ) -> None:
     """Write what happens at one cell."""
-    at = _position(emitter)
+
+    def place(value: Value) -> str:
+        store = lent.get(value)
+        if store is None:
+            return f"kept_{value.name}[{_position(emitter)}]"
+        return f"b{store.buffer}[{emitter.index(store.index)}]"
+
     for value in stage.reuses:
-        emitter.read(value, f"kept_{value.name}[{at}]")
+        emitter.read(value, place(value))
     emitter.statements(statements)
     for value in stage.keeps:
-        emitter.write(value, f"kept_{value.name}[{at}]")
+        emitter.write(value, place(value))
     for each in accumulations:
         each.add(emitter, _own_name)

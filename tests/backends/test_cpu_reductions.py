@@ -29,6 +29,7 @@ BOOL, I32, I64, U8 = np.bool_, np.int32, np.int64, np.uint8
         (270, 260),
         (270, 1001),
         (65, 5000),
+        (65, 20_001),
     ],
 )
 def test_softmax(rows: int, cols: int, axis: int) -> None:

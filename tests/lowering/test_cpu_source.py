@@ -13,7 +13,7 @@ from minijit.backends.cpu.compiler import assembly, llvm_code
 from minijit.graph.index import Affine
 from minijit.lowering.coalesce import coalesce
 from minijit.lowering.cpu import emit_cpu
-from minijit.lowering.kernel_ir import Kernel, Load
+from minijit.lowering.kernel_ir import Kernel, Load, Value
 from minijit.lowering.stages import stage_kernel
 from tests.lowering.kernel_builder import Builder, constant
 
@@ -56,6 +56,38 @@ def test_softmax_reads_as_it_is_meant() -> None:
         "            v5 = v3 / v4  # model.py:12\n"
         "            b1[1024*i0 + i1] = v5  # y0\n"
     )
+
+
+def test_long_rows_keep_values_where_their_result_will_be() -> None:
+    short, long = (emit_cpu(softmax(cols=cols)) for cols in (16_384, 16_385))
+    assert [scratch.name for scratch in short.launch.scratch] == ["kept_v3"]
+    assert not long.launch.scratch
+    assert long.text.count("b1[16385*i0 + i1]") == 3  # kept, read back, and the result
+    assert "1 of them in the place of a result" in long.schedule
+
+
+def kept_of(build: Builder, value: Value, total: Value) -> list[str]:
+    """The scratch arrays of a kernel that stores a kept value over a total of its row."""
+    build.store(build.map("div", value, total), [LONG, 1])
+    return [scratch.name for scratch in emit_cpu(build.kernel()).launch.scratch]
+
+
+LONG = 40_000
+
+
+def test_what_is_of_another_type_than_the_result_is_kept_elsewhere() -> None:
+    for dtype, kept in ((np.float32, []), (np.float16, ["kept_v1"])):
+        build = Builder((64,), (LONG,))
+        e = build.map("exp", build.load([LONG, 1], dtype))
+        assert kept_of(build, e, build.reduce("max", e)) == kept
+
+
+def test_two_values_are_not_kept_in_the_place_of_one_result() -> None:
+    build = Builder((64,), (LONG,))
+    x = build.load([LONG, 1])
+    e, t = build.map("exp", x), build.map("tanh", x)
+    total = build.map("add", build.reduce("max", e), build.reduce("max", t))
+    assert len(kept_of(build, build.map("add", e, t), total)) == 1
 
 
 def test_expensive_values_are_kept_between_stages() -> None:
