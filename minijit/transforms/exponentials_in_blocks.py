@@ -70,22 +70,24 @@ def exponentials_in_blocks(jaxpr: Jaxpr, few: FewRows) -> Jaxpr:
 
 def _maximum_below(eqn: JaxprEqn, sources: Mapping[Atom, JaxprEqn]) -> JaxprEqn | None:
     """Return the maximum of rows if ``eqn`` sums the exponentials of what is above it."""
+    if eqn.primitive is not reduce_sum_p:
+        return None
     found = [eqn]
     for name in ("exp", "sub"):
         source = sources.get(found[-1].invars[0])
         if source is None or source.primitive.name != name:
             return None
         found.append(source)
-    axes = eqn.params.get("axes")
+    axes = eqn.params["axes"]
     x, shift = found[-1].invars
     # Which axes of the array those of the maximum are, after all that repeats it.
     places = list(range(len(x.aval.shape)))
-    kept = [axis for axis in places if axis not in (axes or ())]
+    kept = [axis for axis in places if axis not in axes]
     while (source := sources.get(shift)) is not None and source.primitive is broadcast_in_dim_p:
         places = [places[dim] for dim in source.params["dims"]]
         (shift,) = source.invars
     fits = source is not None and source.primitive is reduce_max_p and source.invars[0] is x
-    if source is None or not fits or eqn.primitive is not reduce_sum_p:
+    if source is None or not fits:
         return None
     return source if source.params["axes"] == axes and places == kept else None
 

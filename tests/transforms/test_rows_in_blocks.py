@@ -201,3 +201,8 @@ def test_bits_are_the_same_in_every_run(device: str) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
         wanted = function(x.astype(np.float64))
         np.testing.assert_allclose(np.asarray(one), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_reads_nothing_is_no_sum_of_exponentials() -> None:
+    jaxpr = minijit.make_jaxpr(lambda x: np.exp(x) + minijit.numpy.arange(3.0))(draw(3))
+    assert exponentials_in_blocks(jaxpr, FEW) is jaxpr
