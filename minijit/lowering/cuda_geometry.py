@@ -64,6 +64,7 @@ class Geometry:
         apart: Rows from one of a warp to its next; beyond one the block has as many warps.
         lead: By how many columns threads begin before the row, if they do.
         registers: Most that a thread may take.
+        spare: Rows less that a block takes than its threads could.
     """
 
     by_column: bool
@@ -75,11 +76,17 @@ class Geometry:
     apart: int = 1
     lead: Lead | None = None
     registers: int = MOST_REGISTERS
+    spare: int = 0
 
     @property
     def rows(self) -> int:
-        """Rows of a block."""
+        """Rows for which a block has threads."""
         return self.threads // self.group
+
+    @property
+    def taken(self) -> int:
+        """Rows that a block takes."""
+        return self.rows - self.spare
 
     @property
     def lanes(self) -> int:
@@ -103,7 +110,7 @@ class Geometry:
         kind = "column" if self.by_column else "row"
         held = "held in registers" if self.persistent else f"in passes of {self.span} columns"
         return (
-            f"{kind}: {self.rows} rows in a block of {self.threads} threads, {self.group} threads "
+            f"{kind}: {self.taken} rows in a block of {self.threads} threads, {self.group} threads "
             f"and {self.steps} x {self.chunk} values each for a row, {held}"
         )
 
@@ -121,7 +128,7 @@ def choose_geometry(
     sizes = [kernel.buffers[access.buffer].dtype.itemsize for access in accesses(kernel)]
     sector = SECTOR_BYTES // min(sizes, default=SECTOR_BYTES)
     if by_column:
-        geometry = _columns(rows, cols, most, sector, hold=bool(held.kept))
+        geometry = _columns(rows, kernel.rows[-1], cols, most, sector, hold=bool(held.kept))
     else:
         roomy = _roomy_lanes(kernel, held)
         geometry = _rows(rows, cols, chunk, max(most, chunk), roomy, sector)
@@ -199,9 +206,11 @@ def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) 
     return Geometry(False, threads, group, chunk, steps, persistent, registers=registers)
 
 
-def _columns(rows: int, cols: int, most: int, sector: int, *, hold: bool) -> Geometry:
-    width = min(WARP, power_of_two(rows))
-    narrowest = min(width, sector)
+def _columns(rows: int, beside: int, cols: int, most: int, sector: int, *, hold: bool) -> Geometry:
+    even = _even_share(beside)
+    alone = beside < rows and even < power_of_two(even)
+    width = min(WARP, power_of_two(even if alone else rows))
+    narrowest = width if alone else min(width, sector)
     # Narrower tiles than a line of memory only where blocks would be too few to fill a device.
     while width > narrowest and cols >= 512 and -(-rows // width) < FEW_ROWS // 2:
         width //= 2
@@ -214,11 +223,25 @@ def _columns(rows: int, cols: int, most: int, sector: int, *, hold: bool) -> Geo
             group *= 2
         width = min(width, MOST_THREADS // group)
     # Few columns leave threads over: a block takes more rows instead.
-    threads = max(width * group, min(128, power_of_two(rows) * group), WARP)
+    threads = width * group
+    if not alone or threads < WARP:
+        threads = max(threads, min(128, power_of_two(rows) * group), WARP)
     steps = max(-(-cols // group), 1)
     persistent = steps <= most
     if not persistent:
         wanted = [n for n in (8, 4, 2, 1) if n <= most]
         exact = [n for n in wanted if cols % (n * group) == 0]
         steps = (exact or wanted)[0]
-    return Geometry(True, threads, group, 1, steps, persistent)
+    spare = width - even if alone and threads // group == width > even else 0
+    return Geometry(True, threads, group, 1, steps, persistent, spare=spare)
+
+
+def _even_share(beside: int) -> int:
+    """Return how many of so many neighbours in memory a block takes, so that it takes no others.
+
+    With some of the next ones, which lie elsewhere, it would share sectors of both with blocks that
+    go through others at the same time. A whole warp's if all even shares are narrow.
+    """
+    if beside <= WARP:
+        return beside
+    return next((n for n in range(WARP, WARP // 4, -1) if beside % n == 0), WARP)

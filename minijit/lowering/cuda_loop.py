@@ -71,7 +71,7 @@ def emit_loop(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSou
     writer = _Writer(kernel, geometry, structure, streams, tiles, vectorize=vectorize)
     writer.write()
     rows = math.prod(kernel.rows)
-    grid = max(-(-rows // geometry.rows), 1)
+    grid = max(-(-rows // geometry.taken), 1)
     aligned = tuple(sorted(writer.aligned))
     launch = CudaLaunch(grid, geometry.threads, 0, aligned, vectorize, geometry.steps)
     note = f"loop: {grid} blocks of {geometry.threads} threads, a point each"

@@ -30,7 +30,7 @@ class ReducingEmitter(CudaEmitter):
         self.geometry = geometry
         self._leaders: dict[Reduce, Reduce] = {}
         self.rows, self.cols = math.prod(kernel.rows), math.prod(kernel.cols)
-        self.guard_rows = self.rows % geometry.rows != 0
+        self.guard_rows = bool(geometry.spare or self.rows % geometry.rows)
 
     def place(self) -> None:
         """Write which row the thread works on, and which of the row's threads it is.
@@ -42,11 +42,15 @@ class ReducingEmitter(CudaEmitter):
         line(f"thread = {self.call('thread_index')}")
         within, part = (shape.rows, "quotient") if shape.by_column else (shape.group, "remainder")
         line(f"part = {self.call(part, 'thread', within)}")
-        first = f"{self.call('block_index')}*{shape.rows}"
-        line(f"row = {self.integer(f'{first} + {self.own_row()}')}")
+        first = f"{self.call('block_index')}*{shape.taken}"
+        own = self.own_row()
+        line(f"row = {self.integer(f'{first} + {own}')}")
         if self.guard_rows:
-            line(f"active = row < {self.rows}")
-            line(f"row = row if active else {self.integer(str(self.rows - 1))}")
+            # What threads without a row read, neighbours of theirs read as well.
+            spare = f"{own} < {shape.taken} and " if shape.spare else ""
+            instead = first if shape.spare else str(self.rows - 1)
+            line(f"active = {spare}row < {self.rows}")
+            line(f"row = row if active else {self.integer(instead)}")
         if self.kernel.rows:
             self.unflatten("row", range(len(self.kernel.rows)))
         if shape.lead is not None:

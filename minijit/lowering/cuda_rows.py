@@ -30,7 +30,7 @@ def emit_rows(kernel: Kernel, *, vectorize: bool, work: int | None) -> KernelSou
         geometry, staging, tiles = tiled
     emitter = _RowEmitter(kernel, geometry, staging, tiles, vectorize=vectorize)
     emitter.write()
-    grid = max(-(-math.prod(kernel.rows) // geometry.rows), 1)
+    grid = max(-(-math.prod(kernel.rows) // geometry.taken), 1)
     aligned = tuple(sorted(emitter.aligned))
     launch = CudaLaunch(
         grid, geometry.threads, 0, aligned, vectorize, geometry.lanes, registers=geometry.registers

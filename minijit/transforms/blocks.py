@@ -21,10 +21,12 @@ __all__ = ["DTYPES", "Cut", "FewRows", "added", "cut_few_rows", "in_blocks", "ma
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 """Sums of float16 in blocks would be rounded to float16."""
-_MOST_CELLS = 1 << 14
-"""Elements of a row in a block at most: a block of threads holds so many in registers."""
+_MOST_CELLS = 1 << 12
+"""Elements of a row in a block at most: of so many threads hold 16 each, in few registers."""
 _FEWEST_CELLS = 1 << 10
 """And at least, as far as there is a choice: of fewer there is little to read at once."""
+_FEWEST_ROWS = 256
+"""And of each of the rows that it takes side by side: what it leaves is a twentieth of it."""
 _ABREAST = 32
 """Rows that are neighbours in memory, so that a block takes as many side by side."""
 _VECTOR = 8
@@ -84,11 +86,12 @@ def cut_few_rows(aval: ShapedArray, axes: tuple[int, ...], few: FewRows) -> Cut 
     neighbours = math.prod(shape[max(axes) + 1 :])
     wanted = min(max(rows * cells // few.rows, _FEWEST_CELLS), _MOST_CELLS)
     # More blocks than that would be long rows themselves.
-    wanted = max(wanted // min(neighbours, _ABREAST), cells // few.columns + 1)
+    least = max(_FEWEST_ROWS, cells // few.columns + 1)
+    wanted = max(wanted // min(neighbours, _ABREAST), least)
     for axis in axes:
         inner = cells // shape[axis]
         most = wanted // inner
-        sizes = (*range(most, most // 4, -1), *range(most + 1, _MOST_CELLS // inner + 1))
+        sizes = (*range(most, most // 4, -1), *range(most + 1, 4 * _MOST_CELLS // inner + 1))
         lengths = [n for n in sizes if shape[axis] % n == 0]
         lengths = [n for n in lengths if n % _VECTOR == 0] or lengths
         if lengths and lengths[0] < shape[axis]:

@@ -130,12 +130,27 @@ def test_few_long_rows_are_split(name: str, passes: int) -> None:
     assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
 
 
-@pytest.mark.parametrize(("columns", "most"), [(5, 1.8), (16, 1.01), (40, 1.01)])
-def test_few_long_columns_are_split(columns: int, most: float) -> None:
-    report = of(column_sums, normal(40_000, columns))
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("columns", [3, 5, 16, 20, 40])
+def test_few_long_columns_are_split(columns: int, dtype: str) -> None:
+    x = normal(40_000, columns, dtype=dtype) / 64
+    report = kernel_report(lambda x: x.sum(0), x)
+    np.testing.assert_allclose(report.outputs, x.astype(np.float64).sum(0), rtol=1e-3, atol=1e-2)
     assert len(report.kernels) == 2
-    # Neighbouring columns are read together; of five, rows begin inside of sectors.
-    assert report.bytes <= most * (40_000 * columns * 4)
+    # Neighbouring columns are read together, and no others with them.
+    is_lean(report, 1.02, 2)
+    assert report.bytes <= 1.02 * x.nbytes
+
+
+@pytest.mark.parametrize("shape", [(64, 128, 5), (9, 700, 3), (100, 9, 20), (5, 300, 45)], ids=str)
+def test_columns_that_lie_apart_in_groups(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    report = kernel_report(lambda x: (x.sum(1), x / x.max(1, keepdims=True)), x)
+    wanted = x.sum(1, dtype=np.float64), x / x.max(1, keepdims=True)
+    for got, want in zip(report.outputs, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-3)
+    assert "column: " in report.kernels[0].schedule
+    is_lean(report, 1.05, 2)
 
 
 def column_sums(xp: Any, x: Any) -> Any:
