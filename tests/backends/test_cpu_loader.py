@@ -1,4 +1,4 @@
-"""What LLVM allocates for a compile is freed after it."""
+"""What LLVM allocates is freed: for a compile after it, code when nobody runs it any more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from minijit.backends.cpu import loader
 from minijit.backends.cpu.loader import target_machine
 
 ROUNDS = 300
@@ -34,3 +35,15 @@ def test_pass_managers_are_freed() -> None:
     before = resident()
     optimise(ROUNDS)
     assert resident() - before < ROUNDS * 10 * 2**10
+
+
+def test_code_may_outlive_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At exit Python sets the names of a module to None, and frees what is left afterwards."""
+    dropped, engine = loader._dropped, object()
+    code = loader.Code(engine, 1)
+    monkeypatch.setattr(loader, "_dropped", None)
+    code.__del__()
+    assert dropped.pop() is engine
+    code._engine = None
+    del code
+    assert dropped.pop() is None

@@ -30,12 +30,18 @@ compiler_lock = process_lock()
 """Held by whoever compiles or loads code."""
 
 
+# Engines whose code nobody runs any more.
+_dropped: list[Any] = []
+
+
 class Code:
     """Machine code in this process; it lives as long as this object.
 
     Attributes:
         address: Where its function starts.
     """
+
+    _drop = _dropped.append  # the module may be taken down before its last object
 
     def __init__(self, engine: Any, address: int) -> None:
         """Own an LLVM execution engine whose objects are finalised."""
@@ -44,11 +50,7 @@ class Code:
 
     def __del__(self) -> None:
         """Leave the engine to the next load, which is not interrupted: LLVM is not called here."""
-        _dropped.append(self._engine)
-
-
-# Engines whose code nobody runs any more.
-_dropped: list[Any] = []
+        self._drop(self._engine)
 
 
 @functools.cache
