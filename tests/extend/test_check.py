@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
+from minijit import RecompileWarning, config
 from minijit.extend import check_primitive, elementwise, library, plain, reduction
 from minijit.graph.aval import ShapedArray
 from minijit.ops.transcendental import tanh
@@ -43,6 +45,16 @@ def test_a_declared_function() -> None:
     assert "float16, float32, float64" in text
     assert "3 signatures against the function as Python" in text
     assert text.count("float64, forward and reverse against differences") == 2
+
+
+def test_its_own_compiles_are_not_reported_as_the_authors() -> None:
+    snake = elementwise(name="snake")(lambda x, a: x + math.sin(a * x) ** 2 / a)
+    with config.override(recompile_warning=8), warnings.catch_warnings():
+        warnings.simplefilter("error", RecompileWarning)
+        report = check_primitive(
+            snake, dtypes=("float64",), like=lambda x, a: x + np.sin(a * x) ** 2 / a
+        )
+    assert "vmap, cpu" in {result.name for result in report.results}
 
 
 def test_a_reduction_with_several_results() -> None:
