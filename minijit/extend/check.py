@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from minijit.backends.registry import default_device
-from minijit.extend import checks, checks_of_reductions, reference
+from minijit.extend import checks, checks_of_reductions
 from minijit.extend.checks_of_batches import check_batches
 from minijit.extend.checks_of_derivatives import check_derivatives
 from minijit.extend.reduction import Reduction
+from minijit.extend.reference import Reference, reference_for
 from minijit.extend.samples import DTYPES
 from minijit.graph.config import config
 from minijit.graph.primitive import Kind, Primitive
@@ -105,12 +106,13 @@ def check_primitive(
     primitives = _primitives(operation)
     results: list[CheckResult] = []
     for primitive in primitives:
+        compared = Reference(like, "like=") if like else reference_for(primitive)
         subject = checks.Subject(
             operation,
             primitive,
             tuple(map(np.dtype, dtypes)),
             ulp,
-            like or reference.reference_for(primitive),
+            compared,
             tuple(operands),
             dict(params or {}),
         )

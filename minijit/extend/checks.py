@@ -12,6 +12,7 @@ import numpy as np
 
 from minijit.api.caches import clear_caches
 from minijit.api.jit import jit
+from minijit.extend.reference import DECLARED, Reference
 from minijit.extend.samples import (
     Signature,
     assert_same,
@@ -44,6 +45,10 @@ __all__ = [
 
 _ROUNDINGS = 64
 """How many roundings of its own a result may be off where the reference rounds elsewhere."""
+_IN_DOUBLE = (
+    f"{DECLARED} computes in double precision, where less overflows: if that is all, compare with "
+    "NumPy's code for these dtypes, like=lambda x: ..."
+)
 _REFERENCED = 400
 """How many elements are computed by Python."""
 
@@ -57,7 +62,7 @@ class Subject:
         primitive: What programs hold.
         dtypes: Of the operands to try.
         ulp: How many representable numbers results may be off; None: within a few roundings.
-        like: ``(*arrays, **params)``: what it is compared with.
+        reference: What it is compared with.
         operands: To try it on, where they cannot be made up.
         params: Its static parameters.
     """
@@ -66,7 +71,7 @@ class Subject:
     primitive: Primitive
     dtypes: tuple[np.dtype[Any], ...]
     ulp: int | None
-    like: Callable[..., Any]
+    reference: Reference
     operands: tuple[Any, ...] = ()
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -77,6 +82,11 @@ class Subject:
         if not found:
             raise AssertionError(f"it computes with none of {[d.name for d in self.dtypes]}")
         return found
+
+    @property
+    def like(self) -> Callable[..., Any]:
+        """``(*arrays, **params)``: what it is compared with."""
+        return self.reference.compute
 
     def compare(self, got: Any, want: Any, operands: Sequence[Any]) -> None:
         """Assert that a result is the wanted one, as nearly as was asked for."""
@@ -168,12 +178,15 @@ def _types(subject: Subject) -> str:
 
 
 def _values(subject: Subject) -> str:
-    derived = subject.primitive.derived
-    most = _REFERENCED if derived else None
+    most = _REFERENCED if subject.primitive.derived else None
     chosen = subject.signatures
-    assert_values(subject.primitive, chosen, subject.like, subject.compare, most)
-    against = "the function as Python" if derived else "eager code"
-    return f"{len(chosen)} signatures against {against}"
+    try:
+        assert_values(subject.primitive, chosen, subject.like, subject.compare, most)
+    except AssertionError as error:
+        if subject.reference.what != DECLARED:
+            raise
+        raise AssertionError(f"{error}\n{_IN_DOUBLE}") from None
+    return f"{len(chosen)} signatures against {subject.reference.what}"
 
 
 def draw_operands(subject: Subject, shapes: Sequence[tuple[int, ...]]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,24 +13,42 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.primitive import Kind, Primitive
 from minijit.ops.literals import Formula
 
-__all__ = ["UNKNOWN", "reference_for"]
+__all__ = ["DECLARED", "UNKNOWN", "Reference", "reference_for"]
 
 UNKNOWN = object()
 """The result of an element for which Python raises: compiled code has NaN or infinity."""
 
 
-def reference_for(primitive: Primitive) -> Callable[..., Any]:
-    """Return ``(*arrays, **params)`` that computes a primitive by other code than its kernels.
+DECLARED = "the function as Python"
+"""What the reference of an operation is that has no eager code of its own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """What results are compared with.
+
+    Attributes:
+        compute: ``(*arrays, **params)``.
+        what: What that is, for reports.
+    """
+
+    compute: Callable[..., Any]
+    what: str
+
+
+def reference_for(primitive: Primitive) -> Reference:
+    """Return what computes a primitive by other code than its kernels.
 
     Eager code of its own, or its functions as Python on numbers in double precision; elements for
     which Python raises are masked.
     """
     if primitive.kind is Kind.ELEMENTWISE and primitive.derived:
-        return lambda *arrays, **params: _elementwise(primitive, *arrays)
+        return Reference(lambda *arrays: _elementwise(primitive, *arrays), DECLARED)
     monoid = primitive.monoid
     if monoid is not None and isinstance(monoid.combine, Formula):
-        return lambda array, axes: _reduced(primitive, array, axes)
-    return lambda *arrays, **params: primitive.eager(np, *arrays, **params)
+        return Reference(lambda array, axes: _reduced(primitive, array, axes), DECLARED)
+    eager = primitive.eager
+    return Reference(lambda *arrays, **params: eager(np, *arrays, **params), "eager code")
 
 
 def _elementwise(primitive: Primitive, *arrays: Any) -> Any:

@@ -54,7 +54,20 @@ def test_its_own_compiles_are_not_reported_as_the_authors() -> None:
         report = check_primitive(
             snake, dtypes=("float64",), like=lambda x, a: x + np.sin(a * x) ** 2 / a
         )
-    assert "vmap, cpu" in {result.name for result in report.results}
+    assert "1 signatures against like=" in str(report)
+
+
+def test_overflow_of_single_precision_alone_is_told_from_a_fault() -> None:
+    snake = elementwise(name="snake")(lambda x, a: x + math.sin(a * x) ** 2 / a)
+    found = failures(snake, devices=("cpu",), dtypes=("float32",))
+    assert list(found) == ["values, cpu"]
+    assert "computes in double precision, where less overflows" in found["values, cpu"]
+    assert check_primitive(
+        snake,
+        devices=("cpu",),
+        dtypes=("float32",),
+        like=lambda x, a: x + np.sin(a * x) ** 2 / a,
+    ).ok
 
 
 def test_a_reduction_with_several_results() -> None:
