@@ -37,6 +37,7 @@ COMPARISONS = {
     "logsumexp_monoid": [(1e-12, 1, 0)],
     "histogram_kernel": [(1e-12, 2, 1)],
     "philox": [(1e-12, 1, 0)],
+    "complex_step": [(1e-14, 1, 0)],
 }
 PITFALLS = ("pitfalls_pure_functions", "pitfalls_static_arguments")
 OTHERS = ("variable_lengths",)
