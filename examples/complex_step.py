@@ -1,4 +1,4 @@
-"""Lengths of curves by a complex step: a derivative is the imaginary part just off the real axis."""
+"""Lengths of curves by a complex step: slopes are imaginary parts just off the real axis."""
 
 from __future__ import annotations
 
