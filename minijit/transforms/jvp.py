@@ -26,15 +26,12 @@ __all__ = ["Derivative", "jvp", "push", "refuse_reverse", "scaled"]
 Tangents = list[Any]
 
 
-def jvp(
-    jaxpr: Jaxpr, moved: Sequence[bool], wanted: Sequence[bool] = (), *, reverse: bool
-) -> Derivative:
+def jvp(jaxpr: Jaxpr, moved: Sequence[bool], *, reverse: bool) -> Derivative:
     """Return a program with its derivative.
 
     Args:
         jaxpr: The program.
         moved: Which inputs have a tangent.
-        wanted: Results that are to have a tangent, be it one of zeros.
         reverse: Whether what follows is its transpose: reverse rules are used then.
 
     Raises:
@@ -48,9 +45,6 @@ def jvp(
         given = iter(inputs[len(avals) :])
         tangents = [next(given) if has else None for has in moved]
         results, changed = push(jaxpr, inputs[: len(avals)], tangents, reverse=reverse)
-        for place, forced in enumerate(wanted):
-            if forced and changed[place] is None:
-                changed[place] = zeros_of(jaxpr.outvars[place])
         found.extend(each is not None for each in changed)
         return [*results, *(each for each in changed if each is not None)]
 
@@ -117,8 +111,8 @@ def _structured(
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Differentiate what holds programs."""
 
-    def differentiate(body: Jaxpr, moved: Sequence[bool], wanted: Sequence[bool]) -> Derivative:
-        return jvp(body, moved, wanted, reverse=reverse)
+    def differentiate(body: Jaxpr, moved: Sequence[bool]) -> Derivative:
+        return jvp(body, moved, reverse=reverse)
 
     kind = eqn.primitive.kind
     if kind is Kind.CALL:

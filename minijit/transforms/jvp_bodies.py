@@ -9,7 +9,7 @@ from typing import Any
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
 from minijit.graph.loop import LoopParts
 from minijit.graph.trace import abstractify, bind
-from minijit.transforms.replay import with_captures, zeros_of
+from minijit.transforms.replay import with_captures, with_zeros, zeros_of
 
 __all__ = ["Derivative", "Differentiate", "push_branch", "push_loop"]
 
@@ -31,9 +31,15 @@ class Derivative:
     captures: tuple[Any, ...]
     moved: tuple[bool, ...]
 
+    def moving(self, wanted: Sequence[bool]) -> Derivative:
+        """Return the same with tangents of zeros for further results."""
+        avals = self.jaxpr.out_avals[: len(self.moved)]
+        jaxpr = with_zeros(self.jaxpr, self.moved, wanted, avals)
+        return dataclasses.replace(self, jaxpr=jaxpr, moved=tuple(wanted))
 
-Differentiate = Callable[[Jaxpr, Sequence[bool], Sequence[bool]], Derivative]
-"""Takes a program, which inputs have a tangent, and which results are to have one at least."""
+
+Differentiate = Callable[[Jaxpr, Sequence[bool]], Derivative]
+"""Takes a program, and which inputs have a tangent."""
 
 
 def push_branch(
@@ -43,11 +49,8 @@ def push_branch(
     index, *values = operands
     branches: tuple[Jaxpr, ...] = eqn.params["branches"]
     has = [tangent is not None for tangent in moved[1:]]
-    wanted = [False] * len(eqn.outvars)
-    for branch in branches:
-        found = differentiate(branch, has, wanted).moved
-        wanted = [a or b for a, b in zip(wanted, found, strict=True)]
-    bodies = [differentiate(branch, has, wanted) for branch in branches]
+    bodies = [differentiate(branch, has) for branch in branches]
+    wanted = [any(column) for column in zip(*(body.moved for body in bodies), strict=True)]
     captures = {id(value): value for body in bodies for value in body.captures}
     results = bind(
         eqn.primitive,
@@ -55,7 +58,9 @@ def push_branch(
         *captures.values(),
         *values,
         *_given(moved),
-        branches=tuple(with_captures(body.jaxpr, body.captures, captures) for body in bodies),
+        branches=tuple(
+            with_captures(body.moving(wanted).jaxpr, body.captures, captures) for body in bodies
+        ),
     )
     return _sorted_out(results, wanted)
 
@@ -71,11 +76,12 @@ def push_loop(
     outer = has[asked : asked + fixed]
     carried, rows = has[asked + fixed : last], has[last:]
     while True:
-        body = differentiate(parts.body, [*outer, *carried, *rows], carried)
-        grown = list(body.moved[:carries])
+        body = differentiate(parts.body, [*outer, *carried, *rows])
+        grown = [a or b for a, b in zip(carried, body.moved[:carries], strict=True)]
         if grown == carried:
             break
         carried = grown
+    body = body.moving([*carried, *body.moved[carries:]])
     inits = operands[asked + fixed : last]
     starts = [
         zeros_of(value) if tangent is None else tangent

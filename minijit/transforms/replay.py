@@ -13,7 +13,15 @@ from minijit.graph.trace import abstractify, bind, current_trace, trace_function
 from minijit.graph.tracer import Tracer
 from minijit.ops.promote import broadcast_to
 
-__all__ = ["Values", "replay", "replay_equation", "traced", "with_captures", "zeros_of"]
+__all__ = [
+    "Values",
+    "replay",
+    "replay_equation",
+    "traced",
+    "with_captures",
+    "with_zeros",
+    "zeros_of",
+]
 
 
 class Values:
@@ -96,6 +104,27 @@ def with_captures(jaxpr: Jaxpr, own: Sequence[Any], captures: Mapping[int, Any])
     known = {id(value): var for value, var in zip(own, jaxpr.invars, strict=False)}
     shared = tuple(known.get(key) or Var(abstractify(value)) for key, value in captures.items())
     return dataclasses.replace(jaxpr, invars=shared + jaxpr.invars[len(own) :])
+
+
+def with_zeros(
+    jaxpr: Jaxpr, has: Sequence[bool], wanted: Sequence[bool], avals: Sequence[ShapedArray]
+) -> Jaxpr:
+    """Return a program whose last results, those that ``has`` marks, are those of ``wanted``.
+
+    Zeros stand for what is only wanted. A body that is completed so need not be made anew.
+    """
+    if list(has) == list(wanted):
+        return jaxpr
+    first = len(jaxpr.outvars) - sum(has)
+
+    def run(inputs: list[Any]) -> list[Any]:
+        results = replay(jaxpr, inputs)
+        given = iter(results[first:])
+        values = [next(given) if own else None for own in has]
+        rows = zip(values, avals, wanted, strict=True)
+        return [*results[:first], *(zeros_of(a) if x is None else x for x, a, want in rows if want)]
+
+    return traced(run, jaxpr.in_avals, jaxpr.name)[0]
 
 
 def zeros_of(value: Any) -> Any:

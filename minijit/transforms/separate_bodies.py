@@ -12,6 +12,7 @@ from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Kind, find_primitive
 from minijit.graph.source_info import SourceLine
 from minijit.transforms.jvp import refuse_reverse
+from minijit.transforms.linear_results import results_of_branch, results_of_loop
 from minijit.transforms.separate import Separated, separate
 
 __all__ = ["cut_bodies"]
@@ -31,10 +32,7 @@ def cut_bodies(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, 
 
 def _cut_branch(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, JaxprEqn]:
     branches, operands, flags = eqn.params["branches"], eqn.invars[1:], linear[1:]
-    wanted = [False] * len(eqn.outvars)
-    for branch in branches:
-        moved = separate(branch, flags, cut_bodies).moved
-        wanted = [a or b for a, b in zip(wanted, moved, strict=True)]
+    wanted = results_of_branch(eqn, linear)
     parts = [
         separate(branch, flags, cut_bodies, wanted=wanted, free=branch.invars)
         for branch in branches
@@ -128,14 +126,10 @@ def _cut_scan(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, J
     loop = LoopParts.of(eqn)
     body, consts, carries = loop.body, len(loop.fixed), loop.carries
     last = consts + carries
-    carried = list(linear[consts:last])
     free = (*body.invars[:consts], *body.invars[last:])
-    while True:
-        flags = [*linear[:consts], *carried, *linear[last:]]
-        part = separate(body, flags, cut_bodies, wanted=carried, free=free)
-        if list(part.moved[:carries]) == carried:
-            break
-        carried = list(part.moved[:carries])
+    carried = results_of_loop(eqn, linear)[:carries]
+    flags = [*linear[:consts], *carried, *linear[last:]]
+    part = separate(body, flags, cut_bodies, wanted=carried, free=free)
     outer = dict(zip(body.invars, eqn.invars, strict=True))
     fixed = [var for var in part.residuals if var in body.invars[:consts]]
     rows = [var for var in part.residuals if var in body.invars[last:]]

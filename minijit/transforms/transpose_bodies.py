@@ -10,7 +10,7 @@ from minijit.graph.jaxpr import Jaxpr, JaxprEqn
 from minijit.graph.loop import LoopParts
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.reduce import reduce_sum_p
-from minijit.transforms.replay import traced, with_captures, zeros_of
+from minijit.transforms.replay import traced, with_captures, with_zeros, zeros_of
 from minijit.transforms.wide_sums import Total, widened
 
 __all__ = ["Pull", "pull_branch", "pull_scan"]
@@ -27,25 +27,26 @@ def pull_branch(
     known, types = _parted(rest)
     given = [each for each in cotangents if each is not None]
     avals = [abstractify(each) for each in (*known, *given)]
-    wanted = [False] * len(types)
 
-    def transposed(branch: Jaxpr) -> tuple[Jaxpr, tuple[Any, ...]]:
+    def transposed(branch: Jaxpr) -> tuple[Jaxpr, tuple[Any, ...], list[bool]]:
+        has: list[bool] = []
+
         def run(inputs: list[Any]) -> list[Any]:
             values, changes = iter(inputs[: len(known)]), iter(inputs[len(known) :])
             own = [each if _is_linear(each) else next(values) for each in rest]
             found = pull(branch, own, [None if c is None else next(changes) for c in cotangents])
-            for place, each in enumerate(found):
-                wanted[place] |= each is not None
-            triples = zip(found, types, wanted, strict=True)
-            return [zeros_of(aval) if c is None else c for c, aval, want in triples if want]
+            has.extend(each is not None for each in found)
+            return [each for each in found if each is not None]
 
-        return traced(run, avals, branch.name)
+        return *traced(run, avals, branch.name), has
 
-    for branch in eqn.params["branches"]:  # which operands have a cotangent in any of them
-        transposed(branch)
     bodies = [transposed(branch) for branch in eqn.params["branches"]]
-    captures = {id(value): value for _, own in bodies for value in own}
-    branches = tuple(with_captures(*body, captures) for body in bodies)
+    wanted = [any(column) for column in zip(*(has for _, _, has in bodies), strict=True)]
+    captures = {id(value): value for _, own, _ in bodies for value in own}
+    branches = tuple(
+        with_captures(with_zeros(jaxpr, has, wanted, types), own, captures)
+        for jaxpr, own, has in bodies
+    )
     shared = captures.values()
     results = iter(bind(eqn.primitive, index, *shared, *known, *given, branches=branches))
     sums = iter([next(results) if want else None for want in wanted])

@@ -10,6 +10,8 @@ import pytest
 
 import minijit
 from minijit import lax
+from minijit.transforms import separate_bodies
+from minijit.transforms.separate import separate
 from tests.conftest import Device, on_each_device
 from tests.derivatives import assert_differentiable
 
@@ -167,3 +169,78 @@ def test_a_scan_of_cells_is_two_loops(device: Device, counts: Counter[str]) -> N
     slope = minijit.jit(minijit.grad(lambda x, a: _scan_cells(x, a).sum(), (0, 1)))
     compiled = slope.lower(*map(device.put, (x, a))).compile()
     assert len(compiled.kernels()) == 2
+
+
+def _cases(count: int, last: Any) -> Any:
+    """A chain of conditions, the last alternative of which is the deepest."""
+
+    def case(number: int, x: Any) -> Any:
+        if number == count:
+            return last(x)
+        return lax.cond(x > number, lambda v: v * number, lambda v: case(number + 1, v), x)
+
+    return lambda x: case(0, x)
+
+
+@pytest.mark.parametrize("transform", ["grad", "jvp"])
+def test_bodies_inside_bodies_are_differentiated_once(transform: str) -> None:
+    asked: Counter[str] = Counter()
+
+    @minijit.custom_jvp
+    def forward(x: Any) -> Any:
+        return np.sin(x)
+
+    @forward.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        asked["rule"] += 1
+        return np.sin(primals[0]), tangents[0] * np.cos(primals[0])
+
+    @minijit.custom_vjp
+    def reverse(x: Any) -> Any:
+        return x * x
+
+    def backward(kept: Any, cotangent: Any) -> Any:
+        asked["backward"] += 1
+        return (2 * kept * cotangent,)
+
+    reverse.defvjp(lambda x: (x * x, x), backward)
+    x = np.float64(-0.5)
+    if transform == "jvp":
+        _, slope = minijit.jvp(_cases(6, forward), (x,), (np.float64(1),))
+        assert asked == {"rule": 1}
+        np.testing.assert_allclose(slope, np.cos(x))
+    else:
+        slope = minijit.grad(_cases(6, lambda v: forward(reverse(v))))(x)
+        assert asked == {"rule": 1, "backward": 1}
+        np.testing.assert_allclose(slope, np.cos(x * x) * 2 * x)
+
+
+def test_branches_inside_branches_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[str] = []
+
+    def counted(jaxpr: Any, *args: Any, **kwargs: Any) -> Any:
+        bodies.append(jaxpr.name)
+        return separate(jaxpr, *args, **kwargs)
+
+    monkeypatch.setattr(separate_bodies, "separate", counted)
+    slope = minijit.grad(_cases(6, np.sin))(np.float64(-0.5))
+    assert len(bodies) == 2 * 6
+    np.testing.assert_allclose(slope, np.cos(-0.5))
+
+
+def test_branches_need_not_depend_on_the_same() -> None:
+    """A branch without a derivative gives zeros, be it of a tangent or of a cotangent."""
+
+    def f(x: Any, y: Any, z: Any) -> Any:
+        return lax.switch(
+            z, [lambda x, y: (x * y, x), lambda x, y: (y, 2.0), lambda x, y: (1.0, x)], x, y
+        )
+
+    x, y = np.float64(3), np.float64(5)
+    for number, (wanted, of_x, of_y) in enumerate([(15 + 3, 6, 3), (5 + 2, 0, 1), (1 + 3, 1, 0)]):
+
+        def total(x: Any, y: Any, number: int = number) -> Any:
+            return sum(f(x, y, np.int32(number)))
+
+        assert minijit.value_and_grad(total, (0, 1))(x, y) == (wanted, (of_x, of_y))
+        assert minijit.jvp(total, (x, y), (1.0, 10.0)) == (wanted, of_x + 10 * of_y)
