@@ -13,7 +13,7 @@ from typing import Any
 
 from minijit.graph.definitions import definition
 from minijit.graph.errors import ConcretizationTypeError
-from minijit.graph.source_info import standing_at, user_line
+from minijit.graph.source_info import SourceLine, standing_at, user_line
 from minijit.graph.trace import abstractify
 from minijit.ops import binary, compare, division, power, transcendental, unary
 from minijit.ops.names import Names
@@ -80,12 +80,11 @@ class OfFunction:
         try:
             jaxpr, captures = traced(run, list(map(abstractify, primals)), self.function.__name__)
         except (ConcretizationTypeError, _NoSource) as error:
-            code = self.function.__code__
             raise NotArithmetic(
-                f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) cannot be "
-                f"differentiated by itself (at {line}): its code does more than arithmetic, calls "
-                "of math and `a if condition else b`. Give its declaration jvp=, one partial "
-                "derivative (result, *operands) for each operand"
+                f"{SourceLine.of_function(self.function)}: it cannot be differentiated by itself "
+                f"(at {line}): its code does more than arithmetic, calls of math and "
+                "`a if condition else b`. Give its declaration jvp=, one partial derivative "
+                "(result, *operands) for each operand"
             ) from error
         still = [None] * len(captures)
         _, changed = push(jaxpr, [*captures, *primals], [*still, *tangents], reverse=False)

@@ -9,7 +9,7 @@ import linecache
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 
 from minijit.graph.mode import mode
 
@@ -30,6 +30,12 @@ class SourceLine:
     file: str
     line: int
     function: str
+
+    @classmethod
+    def of_function(cls, function: FunctionType, line: int | None = None) -> SourceLine:
+        """Return a line of a function's code; default: the first."""
+        code = function.__code__
+        return cls(code.co_filename, line or code.co_firstlineno, code.co_name)
 
     def __str__(self) -> str:
         """Return ``file:line (function)`` with the file's base name."""

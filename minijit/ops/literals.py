@@ -28,6 +28,7 @@ import numpy as np
 
 from minijit.graph.definitions import Definition, definition
 from minijit.graph.errors import DeclarationError
+from minijit.graph.source_info import SourceLine
 from minijit.ops.foreign import foreign
 from minijit.ops.names import Names
 
@@ -96,11 +97,10 @@ def typed_literals(
     """
     tree = definition(function.__code__)
     if tree is None:
-        code = function.__code__
         raise DeclarationError(
-            f"the numbers in {code.co_name} ({code.co_filename}:{code.co_firstlineno}) cannot be "
-            "given a dtype: its source is not there, or it has defaults or keywords. Write a "
-            "function of positional arguments in a file, or give scalar=typed(make)"
+            f"{SourceLine.of_function(function)}: the numbers in it cannot be given a dtype: its "
+            "source is not there, or it has defaults or keywords. Write a function of positional "
+            "arguments in a file, or give scalar=typed(make)"
         )
     given = tuple(operands or (dtype,) * len(tree.args.args))
     return _Rewriter(function, tree, dtype, given, results).function()
@@ -358,8 +358,8 @@ class _Rewriter:
         return self._names.make(node, number)
 
     def _error(self, node: Any, message: str) -> DeclarationError:
-        code = self._original.__code__
-        return DeclarationError(f"{code.co_filename}:{node.lineno} ({code.co_name}): {message}")
+        line = SourceLine.of_function(self._original, node.lineno)
+        return DeclarationError(f"{line}: {message}")
 
 
 def _is_stored(node: ast.Name) -> bool:

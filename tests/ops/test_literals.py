@@ -142,7 +142,7 @@ def test_a_number_that_does_not_fit_is_refused_with_its_line() -> None:
     ],
 )
 def test_text_and_containers_are_refused_with_their_line(function: Any, what: str) -> None:
-    with pytest.raises(DeclarationError, match=rf"test_literals\.py:\d+ \(<lambda>\): .*{what}"):
+    with pytest.raises(DeclarationError, match=rf"^test_literals\.py:\d+ \(<lambda>\): .*{what}"):
         typed_literals(function, SINGLE)
 
 
