@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijit.api.differentiated import check_function, matched
+from minijit.api.differentiated import check_function, matched, positional_names
 from minijit.graph.mode import mode
 from minijit.graph.primitive import Primitive
 from minijit.graph.source_info import user_line
@@ -66,6 +66,7 @@ class _CustomCall:
         name: The function's name.
         fixed: The arguments that rules get first.
         leaves: Those of the others.
+        paths: What the user calls these.
         tree: The types of a tuple of these.
         out: The types of the result.
         program: The function as a program, and what it captured.
@@ -90,6 +91,8 @@ class _CustomCall:
         self.fixed = [bound.args[place] for place in fixed]
         given = tuple(bound.args[place] for place in self._places)
         self.leaves, treedef = flatten(given)
+        names = positional_names(bound)
+        self.paths = leaf_paths(treedef, [names[place] for place in self._places])
         self.tree = Tree(treedef, tuple(map(abstractify, self.leaves)))
         outs: list[TreeDef] = []
 
@@ -98,7 +101,7 @@ class _CustomCall:
             outs.append(out)
             return results
 
-        self.program = traced(run, self.tree.avals, self.name)
+        self.program = traced(run, self.tree.avals, self.name, self.paths)
         self.out = Tree(outs[0], tuple(a.strip_weak_type() for a in self.program[0].out_avals))
 
     def complete(self, given: Sequence[Any]) -> list[Any]:
@@ -206,9 +209,8 @@ class custom_jvp(_Custom):
                 )
             results = call.results("the jvp rule", found[0])
             names = paths(call.out.treedef, "result")
-            changes = matched(
-                call.name, "tangent", found[1], call.out.treedef, call.out.avals, names
-            )
+            what, out = f"the jvp rule of {call.name}", call.out
+            changes = matched(what, "tangent", found[1], out.treedef, out.avals, names)
             return [*results, *(change for change in changes if change is not None)]
 
         return call.bind(custom_jvp_p, rule=run)
@@ -294,13 +296,12 @@ def _cotangents(call: _CustomCall, found: Any) -> list[Any]:
             f"bwd of {call.name} returns cotangents of another structure than its arguments (at "
             f"{user_line()}): {error}"
         ) from None
-    names = leaf_paths(call.tree.treedef, [f"args[{n}]" for n in range(len(given))])
+    what = f"bwd of {call.name}"
     results = []
-    for leaf, aval, name in zip(leaves, call.tree.avals, names, strict=True):
+    for leaf, aval, name in zip(leaves, call.tree.avals, call.paths, strict=True):
         if aval.dtype.kind == "f":
             own = zeros_of(aval) if leaf is None else leaf
-            found = matched(call.name, "cotangent", own, _LEAF, [aval.strip_weak_type()], [name])
-            results += found
+            results += matched(what, "cotangent", own, _LEAF, [aval.strip_weak_type()], [name])
     return results
 
 

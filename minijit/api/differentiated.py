@@ -15,7 +15,7 @@ from minijit.ops.bodies import adapted, long_name
 from minijit.transforms.linearize import Linear, linearize
 from minijit.transforms.replay import traced
 
-__all__ = ["Body", "Call", "argument_places", "check_function", "matched"]
+__all__ = ["Body", "Call", "argument_places", "check_function", "matched", "positional_names"]
 
 
 def check_function(what: str, fun: Any) -> None:
@@ -97,10 +97,14 @@ def _by_position(
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except ValueError:  # a callable written in C does not say what it takes
         return tuple(args), kwargs, [f"args[{place}]" for place in range(len(args))]
+    return bound.args, bound.kwargs, positional_names(bound)
+
+
+def positional_names(bound: inspect.BoundArguments) -> list[str]:
+    """Return what to call the arguments by position: by parameter, the rest ``args[n]``."""
     known, rest = bound.signature.parameters, inspect.Parameter.VAR_POSITIONAL
     names = [name for name in bound.arguments if known[name].kind < rest]
-    names += [f"args[{place}]" for place in range(len(names), len(bound.args))]
-    return bound.args, bound.kwargs, names
+    return names + [f"args[{place}]" for place in range(len(names), len(bound.args))]
 
 
 def _check_float(what: str, path: str, leaf: Any) -> None:
@@ -157,7 +161,8 @@ class Body:
             trees[:] = [tree, aux_tree]
             return [*leaves, *aux]
 
-        jaxpr, captures = traced(run, [abstractify(leaf) for leaf in call.leaves], call.name)
+        avals = [abstractify(leaf) for leaf in call.leaves]
+        jaxpr, captures = traced(run, avals, call.name, call.paths)
         out, aux = trees
         assert out is not None
         return cls(jaxpr, captures, out, aux)

@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Tracer", "functions", "methods", "operation_for", "properties", "ufuncs"]
 
 ufuncs: dict[str, Callable[..., Any]] = {}
-
-
-def operation_for(name: str) -> Callable[..., Any] | None:
-    """Return what answers the ufunc of that name, in an open scope or at all, or None."""
-    return find("ufunc", name) or ufuncs.get(name)
-
-
 """By name of the NumPy or CuPy ufunc: what it does to tracers."""
 functions: dict[str, Callable[..., Any]] = {}
 """By qualified name of a NumPy function, for example ``"concatenate"`` or ``"linalg.norm"``."""
@@ -45,6 +38,16 @@ methods: dict[str, Callable[..., Any]] = {}
 """By name of an ndarray method; the tracer is the first argument."""
 properties: dict[str, Callable[[Any], Any]] = {}
 """By name of an ndarray attribute that is computed, for example ``T``."""
+
+_STATIC = (
+    "make the argument static (static_argnames of jit; for grad and vmap, a lambda that holds its "
+    "value)"
+)
+
+
+def operation_for(name: str) -> Callable[..., Any] | None:
+    """Return what answers the ufunc of that name, in an open scope or at all, or None."""
+    return find("ufunc", name) or ufuncs.get(name)
 
 
 class Tracer(NDArrayOperatorsMixin):
@@ -201,7 +204,7 @@ class Tracer(NDArrayOperatorsMixin):
             self._message(
                 "a real array",
                 "use minijit.numpy (or np/cp functions) on the traced value itself, or, where it "
-                "is a count or a shape, mark its argument static with static_argnames",
+                f"is a count or a shape, {_STATIC}",
             )
         )
 
@@ -215,14 +218,13 @@ class Tracer(NDArrayOperatorsMixin):
             reduced = ", reduced with .any() or .all() where one is wanted" if self.shape else ""
             return (
                 "write (a) & (b) for `a and b`, (a) | (b) for `a or b`, ~(a) for `not a`, "
-                f"(a < b) & (b < c) for `a < b < c`{reduced}, or mark the argument static with "
-                "static_argnames"
+                f"(a < b) & (b < c) for `a < b < c`{reduced}, or {_STATIC}"
             )
         if statement == "while":
             loop = "minijit.lax.while_loop(condition, body, value) for the loop"
             reduced = "reduce the condition with .any() or .all() and write " if self.shape else ""
             write = reduced or "write "
-            return f"{write}{loop}, or mark the argument static with static_argnames"
+            return f"{write}{loop}, or {_STATIC}"
         choice = "minijit.numpy.where(condition, a, b)"
         branch = "minijit.lax.cond(condition, true_fun, false_fun)"
         if self.shape:
@@ -230,7 +232,7 @@ class Tracer(NDArrayOperatorsMixin):
             text += f".any() or .all() and write {branch}"
         else:
             text = f"write {choice} for the branch, {branch} to run only one side"
-        return f"{text}, or mark the argument static with static_argnames"
+        return f"{text}, or {_STATIC}"
 
     def __float__(self) -> NoReturn:
         """Refuse: the value is not known while tracing."""
@@ -249,8 +251,7 @@ class Tracer(NDArrayOperatorsMixin):
         raise TracerIntegerConversionError(
             self._message(
                 "a concrete integer",
-                "shapes, counts and Python indices must be known while tracing: mark the argument "
-                "static with static_argnames",
+                f"shapes, counts and Python indices must be known while tracing: {_STATIC}",
             )
         )
 
@@ -283,17 +284,18 @@ class Tracer(NDArrayOperatorsMixin):
             self._message(
                 f"a concrete {kind}",
                 "keep it an array (math.sqrt(x) -> minijit.numpy.sqrt(x), float(x) -> x), or "
-                "mark the argument static with static_argnames",
+                f"{_STATIC}",
             )
         )
 
     def _message(self, needed: str, remedy: str) -> str:
         eqn = self._trace.definition(self._var)
-        made = f"It was computed at {eqn.source}" if eqn is not None else "It is an argument"
+        made = "It is an argument" if eqn is None else f"It was computed at {eqn.source}"
         arguments = self._trace.arguments_of(self._var)
         if arguments:
+            the = "It is the" if eqn is None else f"{made}, from the"
             plural = "s" if len(arguments) > 1 else ""
-            made += f", from the argument{plural} {', '.join(arguments)} of {self._trace.name!r}"
+            made = f"{the} argument{plural} {', '.join(arguments)} of {self._trace.name!r}"
         dtype = f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
         return (
             f"{needed} is needed at {user_line()}, but the value is traced: only its type "

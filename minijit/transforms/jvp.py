@@ -185,10 +185,11 @@ def refuse_reverse(eqn: JaxprEqn) -> None:
     """Raise ``TypeError`` for a loop whose steps are not counted: none can be the last one."""
     if LoopParts.of(eqn).condition is not None:
         raise TypeError(
-            f"while_loop (at {eqn.source}) cannot be differentiated in reverse mode: how many "
-            "steps there are, and with what values, is not known before it has run. Write "
-            "lax.scan, or lax.fori_loop with bounds that are Python integers; minijit.jvp, which "
-            "goes forward, can differentiate it"
+            f"while_loop, or fori_loop with traced bounds, (at {eqn.source}) cannot be "
+            "differentiated in reverse mode: how many steps there are, and with what values, is "
+            "not known before it has run. Write lax.scan, or lax.fori_loop with bounds that are "
+            "Python integers and no arguments; minijit.jvp, which goes forward, can differentiate "
+            "it"
         )
 
 

@@ -82,13 +82,16 @@ def replay_equation(eqn: JaxprEqn, operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def traced(
-    function: Callable[[list[Any]], Sequence[Any]], avals: Sequence[ShapedArray], name: str
+    function: Callable[[list[Any]], Sequence[Any]],
+    avals: Sequence[ShapedArray],
+    name: str,
+    names: Sequence[str] | None = None,
 ) -> tuple[Jaxpr, tuple[Any, ...]]:
     """Return the program of ``function``, and the values that it captured.
 
-    They are its first inputs, ahead of the declared ones.
+    They are its first inputs, ahead of the declared ones. ``names`` are what the user calls these.
     """
-    found = trace_function(function, avals, [""] * len(avals), name)
+    found = trace_function(function, avals, names or [""] * len(avals), name)
     jaxpr = found.jaxpr
     if not jaxpr.constvars:
         return jaxpr, found.captures

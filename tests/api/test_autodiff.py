@@ -248,7 +248,12 @@ def line_of(function: Any, offset: int = 0) -> str:
         (lambda: minijit.jvp(np.sin, (X,), (X, X)), r"tangents have another structure"),
         (lambda: minijit.vjp(np.sin, X)[1](X[:2]), r"result is float32\[3\], and its cotangent"),
         (lambda: minijit.vjp(np.sin, X)[1]((X, X)), r"cotangents have another structure"),
-        (lambda: minijit.grad(lambda x: print_of(x))(X), r"concrete float"),
+        (lambda: minijit.grad(lambda x: print_of(x))(X), r"concrete float.*argument x.*lambda"),
+        (lambda: minijit.grad(counted)(np.float32(1), 2), r"integer.*is the argument n.*a lambda"),
+        (
+            lambda: minijit.grad(lambda x, n: lax.fori_loop(0, n, lambda i, v: v * x, x))(2.0, 3),
+            r"fori_loop with traced bounds.*no arguments",
+        ),
     ],
 )
 def test_refusals_name_the_line(call: Any, message: str) -> None:
@@ -256,6 +261,10 @@ def test_refusals_name_the_line(call: Any, message: str) -> None:
         call()
     where = "test_autodiff.py:" in str(caught.value)
     assert where or "complex" in message or "takes a function" in message
+
+
+def counted(x: Any, n: Any) -> Any:
+    return x * len(range(n))
 
 
 def print_of(x: Any) -> Any:
