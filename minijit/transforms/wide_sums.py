@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from minijit.graph.aval import ShapedArray
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 
 __all__ = ["Total", "widened"]
 
@@ -41,21 +40,20 @@ def widened(
         place: Which result is the next value of the sum.
         shapes: Those of other carries; a sum gets no other shape.
     """
-    made = {var: eqn for eqn in body.eqns for var in eqn.outvars}
-    last = made.get(_var(body.outvars[place]))
+    last = next((eqn for eqn in body.eqns if body.outvars[place] in eqn.outvars), None)
     if last is None or last.primitive.name != "add" or carry not in last.invars:
         return None
     uses = sum(atom is carry for eqn in body.eqns for atom in eqn.invars)
-    added = next(atom for atom in last.invars if atom is not carry)
-    found = _Sums(made)
-    if uses != 1 or not found.read(added) or len(found.totals) != 1:
+    added = next((atom for atom in last.invars if atom is not carry), None)
+    found = _Sums(body.eqns)
+    if uses != 1 or added is None or len(found.totals(added)) != 1:
         return None
-    (total,) = found.totals
+    (total,) = found.totals(added)
     if total.aval.shape not in shapes:
         return None
     wide, result = Var(total.aval), Var(total.aval)
-    operands = (wide, found.wide(added, total.aval))
-    eqns = (*found.eqns, dataclasses.replace(last, invars=operands, outvars=(result,)))
+    made, cells = found.wide(added, total.aval)
+    eqns = (*made, dataclasses.replace(last, invars=(wide, cells), outvars=(result,)))
     outvars = list(body.outvars)
     outvars[place] = result
     changed = dataclasses.replace(
@@ -68,59 +66,44 @@ def widened(
 
 
 class _Sums:
-    """Sums across cells in what is added at a step, and the same for each cell.
+    """Values that are made of sums across cells by what can be done to each cell as well."""
 
-    Attributes:
-        totals: The types and axes of what is summed.
-        eqns: The equations for each cell.
-    """
+    def __init__(self, eqns: Sequence[JaxprEqn]) -> None:
+        self._eqns = eqns
+        self._totals: dict[Atom, frozenset[Total]] = {}
+        self._summed: dict[Atom, Var] = {}
+        for eqn in eqns:
+            found = self._found(eqn)
+            if found:
+                self._totals[eqn.outvars[0]] = found
 
-    def __init__(self, made: Mapping[Var, JaxprEqn]) -> None:
-        self._made = made
-        self._cells: dict[Atom, Var] = {}
-        self.totals: set[Total] = set()
-        self.eqns: list[JaxprEqn] = []
+    def totals(self, atom: Atom) -> frozenset[Total]:
+        """Return the types and axes of the sums that ``atom`` is made of; none if it is not."""
+        return self._totals.get(atom, frozenset())
 
-    def read(self, atom: Atom) -> bool:
-        """Whether ``atom`` is made of sums by what can be done to each cell as well."""
-        eqn = self._made.get(_var(atom))
-        if eqn is None:
-            return False
-        name = eqn.primitive.name
-        if name == "reduce_sum" and isinstance(eqn.invars[0], Var):
-            aval = eqn.invars[0].aval.strip_weak_type()
-            self.totals.add(Total(aval, eqn.params["axes"]))
-            return True
-        if name in ("add", "sub", "neg"):
-            return all(map(self.read, eqn.invars))
-        return name == "mul" and any(self._is_scaled(*pair) for pair in _pairs(eqn))
+    def _found(self, eqn: JaxprEqn) -> frozenset[Total]:
+        name, first = eqn.primitive.name, eqn.invars[0] if eqn.invars else None
+        if name == "reduce_sum" and isinstance(first, Var):
+            self._summed[eqn.outvars[0]] = first
+            return frozenset({Total(first.aval.strip_weak_type(), eqn.params["axes"])})
+        operands = [self.totals(atom) for atom in eqn.invars]
+        if name in ("add", "sub", "neg") and all(operands):
+            return frozenset().union(*operands)
+        factors = [atom for atom in eqn.invars if not self.totals(atom)]
+        if name == "mul" and len(factors) == 1 and not factors[0].aval.shape:
+            return frozenset().union(*operands)
+        return frozenset()
 
-    def _is_scaled(self, factor: Atom, scaled: Atom) -> bool:
-        return not factor.aval.shape and not self.read(factor) and self.read(scaled)
-
-    def wide(self, atom: Atom, aval: ShapedArray) -> Var:
-        """Return what is summed, making its equations."""
-        eqn = self._made[_var(atom)]
-        if eqn.primitive.name == "reduce_sum":
-            summed = eqn.invars[0]
-            assert isinstance(summed, Var)
-            return summed
-        if atom not in self._cells:
-            if eqn.primitive.name == "mul":
-                factor, scaled = next(p for p in _pairs(eqn) if self._is_scaled(*p))
-                operands: tuple[Atom, ...] = (self.wide(scaled, aval), factor)
-            else:
-                operands = tuple(self.wide(each, aval) for each in eqn.invars)
-            self._cells[atom] = Var(aval)
-            outvars = (self._cells[atom],)
-            self.eqns.append(dataclasses.replace(eqn, invars=operands, outvars=outvars))
-        return self._cells[atom]
-
-
-def _pairs(eqn: JaxprEqn) -> tuple[tuple[Atom, Atom], tuple[Atom, Atom]]:
-    first, second = eqn.invars
-    return (first, second), (second, first)
-
-
-def _var(atom: Atom) -> Any:
-    return None if isinstance(atom, Literal) else atom
+    def wide(self, atom: Atom, aval: ShapedArray) -> tuple[list[JaxprEqn], Var]:
+        """Return equations for each cell, and the variable that is summed to ``atom``."""
+        needed, chosen = {atom}, []
+        for eqn in reversed(self._eqns):
+            if needed.intersection(eqn.outvars) and eqn.outvars[0] not in self._summed:
+                needed.update(each for each in eqn.invars if self.totals(each))
+                chosen.append(eqn)
+        cells, made = dict(self._summed), []
+        for eqn in reversed(chosen):
+            operands = tuple(cells[each] if self.totals(each) else each for each in eqn.invars)
+            cells[eqn.outvars[0]] = result = Var(aval)
+            made.append(dataclasses.replace(eqn, invars=operands, outvars=(result,)))
+        return made, cells[atom]

@@ -244,3 +244,28 @@ def test_branches_need_not_depend_on_the_same() -> None:
 
         assert minijit.value_and_grad(total, (0, 1))(x, y) == (wanted, (of_x, of_y))
         assert minijit.jvp(total, (x, y), (1.0, 10.0)) == (wanted, of_x + 10 * of_y)
+
+
+def test_long_chains_of_factors_in_a_step() -> None:
+    """What a sum over cells is multiplied by is gone through once, not once for each way to it."""
+    depth, times = 300, np.array([0.25, 0.5])
+
+    def f(a: Any, x: Any) -> Any:
+        def step(c: Any, time: Any) -> Any:
+            factor = a * time
+            for _ in range(depth):
+                factor = np.sin(factor)
+            return c * factor, None
+
+        return lax.scan(step, x, times)[0].sum()
+
+    a, x = np.float64(1.25), np.array([1.0, 2.0, 4.0])
+    with minijit.disable_jit():
+        slope = minijit.grad(f)(a, x)
+    value = times * a
+    change = times.copy()
+    for _ in range(depth):
+        change = change * np.cos(value)
+        value = np.sin(value)
+    wanted = x.sum() * (change[0] * value[1] + value[0] * change[1])
+    np.testing.assert_allclose(slope, wanted, rtol=1e-12)
