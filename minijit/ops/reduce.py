@@ -19,6 +19,7 @@ from minijit.graph.trace import bind
 from minijit.ops.compare import equal
 from minijit.ops.define import reduction
 from minijit.ops.promote import broadcast_in_dim_p, convert
+from minijit.ops.select import where
 from minijit.ops.shape import reshape, static_slice, transpose
 
 __all__ = [
@@ -99,9 +100,10 @@ def _extremum_jvp(primitive: Callable[[], Primitive]) -> Callable[..., Any]:
     def jvp(primals: Any, tangents: Any, *, axes: tuple[int, ...]) -> tuple[Any, Any]:
         (x,), (moved,) = primals, tangents
         result = bind(primitive(), x, axes=axes)
-        held = convert(equal(x, _repeated(result, x.shape, axes)), x.dtype)
-        total = bind(reduce_sum_p, moved * held, axes=axes)
-        return result, total / bind(reduce_sum_p, held, axes=axes)
+        held = equal(x, _repeated(result, x.shape, axes))
+        # Chosen, not multiplied by zero: a NaN beside the extremum is none of its derivative.
+        total = bind(reduce_sum_p, where(held, moved, x.dtype.type(0)), axes=axes)
+        return result, total / bind(reduce_sum_p, convert(held, x.dtype), axes=axes)
 
     return jvp
 

@@ -185,6 +185,15 @@ def test_equal_extrema_share_the_slope() -> None:
     np.testing.assert_allclose(minijit.grad(lambda x: x.max(1).sum())(x), want, rtol=1e-6)
 
 
+def test_what_is_no_extremum_has_no_part_in_its_slope() -> None:
+    x = np.array([[3.0, 1.0, 2.0], [1.0, np.inf, -np.inf]], np.float32)
+    moved = np.array([[1.0, np.nan, np.inf], [np.nan, 5.0, -np.inf]], np.float32)
+    _, tangent = minijit.jvp(lambda x: x.max(1), (x,), (moved,))
+    np.testing.assert_array_equal(tangent, np.array([1, 5], np.float32))
+    slope = minijit.grad(lambda x: np.log(x.min(1)).sum())(np.array([[0.0, 2.0]], np.float32))
+    np.testing.assert_array_equal(slope, np.array([[np.inf, 0]], np.float32))
+
+
 def test_a_root_that_a_mask_hides_has_to_be_hidden_from_the_root_as_well() -> None:
     x = np.array([4.0, 0.0, -1.0], np.float32)
     once = minijit.grad(lambda x: np.where(x > 0, np.sqrt(x), 0).sum())(x)
