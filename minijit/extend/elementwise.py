@@ -128,6 +128,11 @@ def _declared(
                 f"{function.__name__} takes {count} operands, and its code for {target} "
                 f"{other.__code__.co_argcount} (at {user_line()})"
             )
+    if isinstance(jvp, tuple) and len(jvp) != count:
+        raise DeclarationError(
+            f"{function.__name__} takes {count} operands, and jvp= has {len(jvp)} partial "
+            f"derivatives (at {user_line()}): give one for each"
+        )
     alone = Alone(
         lambda *operands, **given: operation(*operands, **given), name or function.__name__
     )

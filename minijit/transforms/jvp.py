@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn
 from minijit.graph.loop import LoopParts
 from minijit.graph.primitive import Derived, Kind, Linear, Partial, Unsupported
@@ -18,10 +19,11 @@ from minijit.graph.source_info import standing_at, user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.promote import broadcast_to
 from minijit.ops.pullback import pullback
+from minijit.ops.reduce import reduce_sum_p
 from minijit.transforms.jvp_bodies import Derivative, push_branch, push_loop
 from minijit.transforms.replay import Values, replay_equation, traced, zeros_of
 
-__all__ = ["Derivative", "jvp", "push", "refuse_reverse", "scaled"]
+__all__ = ["Derivative", "jvp", "push", "refuse_reverse", "scaled", "summed"]
 
 Tangents = list[Any]
 
@@ -102,7 +104,14 @@ def _derived(
             given = [zeros_of(o) if t is None else t for o, t in zip(operands, moved, strict=True)]
             return [result], [bind(primitive, *given, **params)]
         return [result], [_total_derivative(rule, result, operands, moved)]
-    results, changed = rule(operands, moved, **params)
+    found = rule(operands, moved, **params)
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise TypeError(
+            f"the jvp rule of {primitive} (at {user_line()}) has to return (result, tangent), not "
+            f"{type(found).__name__}; partial derivatives are given as a tuple, one function "
+            "(result, *operands) for each operand"
+        )
+    results, changed = found
     return (results, changed) if primitive.multiple_results else ([results], [changed])
 
 
@@ -146,6 +155,14 @@ def scaled(x: Any, factor: Any) -> Any:
     return x * factor
 
 
+def summed(cotangent: Any, operand: ShapedArray) -> Any:
+    """Return the cotangent of an operand of shape () that stood beside arrays."""
+    if cotangent is None or operand.shape:
+        return cotangent
+    axes = tuple(range(abstractify(cotangent).ndim))
+    return bind(reduce_sum_p, cotangent, axes=axes) if axes else cotangent
+
+
 def _pulled(
     eqn: JaxprEqn, operands: list[Any], moved: Tangents
 ) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -167,11 +184,42 @@ def _pulled(
             assert callable(rule)
             outputs, inputs = kept[: len(results)], kept[len(results) :]
             found = rule(cotangent, tuple(outputs) if several else outputs[0], *inputs, **params)
-        return [found[place] for place in places]
+        return _cotangents(eqn, found, avals_of_operands, places)
 
+    avals_of_operands = list(map(abstractify, operands))
     tangents = [moved[place] for place in places]
     avals = [var.aval.strip_weak_type() for var in eqn.outvars]
     return results, pullback(pull, kept, tangents, avals)
+
+
+def _cotangents(
+    eqn: JaxprEqn, found: Any, avals: Sequence[ShapedArray], places: Sequence[int]
+) -> list[Any]:
+    """Return what a reverse rule returned for the operands at ``places``.
+
+    Raises:
+        TypeError: there is not one for each operand, or one has another shape or dtype.
+    """
+    rule = f"the vjp rule of {eqn.primitive} (at {eqn.source})"
+    if not isinstance(found, (tuple, list)) or len(found) != len(avals):
+        said = f"{len(found)}" if isinstance(found, (tuple, list)) else type(found).__name__
+        raise TypeError(
+            f"{rule} has to return a tuple of {len(avals)} cotangents, one for each operand, None "
+            f"for zero, not {said}"
+        )
+    cotangents = [found[place] for place in places]
+    if eqn.primitive.kind is Kind.ELEMENTWISE:
+        cotangents = [summed(c, avals[place]) for c, place in zip(cotangents, places, strict=True)]
+    for place, cotangent in zip(places, cotangents, strict=True):
+        if cotangent is None:
+            continue
+        own, aval = abstractify(cotangent), avals[place]
+        if (own.shape, own.dtype) != (aval.shape, aval.dtype):
+            raise TypeError(
+                f"{rule} gives a cotangent {own} for operand {place}, which is {aval}: they have "
+                "to have one shape and one dtype"
+            )
+    return cotangents
 
 
 def _only_reverse(name: str) -> str:

@@ -15,9 +15,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Derived, Kind, Unsupported
 from minijit.graph.source_info import standing_at, user_line
-from minijit.graph.trace import abstractify, bind
-from minijit.ops.reduce import reduce_sum_p
-from minijit.transforms.jvp import scaled
+from minijit.transforms.jvp import scaled, summed
 from minijit.transforms.replay import Values, replay_equation
 from minijit.transforms.transpose_bodies import pull_branch, pull_scan
 
@@ -93,7 +91,7 @@ def _transposed(eqn: JaxprEqn, cotangents: Cotangents, operands: list[Any]) -> S
         raise TypeError(_no_transpose(eqn, "its declaration has no transpose"))
     if primitive.kind is Kind.ELEMENTWISE:
         return [
-            _summed(result, operand) if _is_linear(operand) else None
+            summed(result, operand) if _is_linear(operand) else None
             for result, operand in zip(results, operands, strict=True)
         ]
     return results
@@ -121,11 +119,3 @@ def _no_transpose(eqn: JaxprEqn, why: str) -> str:
 
 def _is_linear(operand: Any) -> bool:
     return isinstance(operand, ShapedArray)
-
-
-def _summed(cotangent: Any, operand: ShapedArray) -> Any:
-    """Return the cotangent of an operand of shape () that stood beside arrays."""
-    if cotangent is None or operand.shape:
-        return cotangent
-    axes = tuple(range(abstractify(cotangent).ndim))
-    return bind(reduce_sum_p, cotangent, axes=axes) if axes else cotangent

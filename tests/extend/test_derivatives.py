@@ -11,6 +11,7 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
+from minijit import DeclarationError
 from minijit.extend import (
     LINEAR,
     check_primitive,
@@ -79,6 +80,54 @@ def test_reductions_take_rules(device: Device) -> None:
     assert_differentiable(device, lambda x: total(x, 1), [X.reshape(2, 2)])
     report = check_primitive(total, dtypes=("float64",), devices=("cpu",))
     assert "float64, forward and reverse against differences" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"vjp": lambda cotangent, result, x, *, axes: (cotangent,)},
+            r"vjp rule of total .*test.* a cotangent f64\[\] for operand 0, which is f64\[4",
+        ),
+        (
+            {"vjp": lambda cotangent, result, x, *, axes: x * cotangent},
+            r"a tuple of 1 cotangents, one for each operand, None for zero, not Tracer",
+        ),
+        (
+            {"vjp": lambda cotangent, result, x, *, axes: (x, x)},
+            r"a tuple of 1 cotangents, one for each operand, None for zero, not 2",
+        ),
+        (
+            {"jvp": lambda primals, tangents, *, axes: tangents[0]},
+            r"jvp rule of total \(at .*has to return \(result, tangent\), not Tracer",
+        ),
+    ],
+)
+def test_rules_that_return_something_else_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    total = reduction(identity=0, name="total", **options)(lambda a, b: a + b)
+    with pytest.raises(TypeError, match=message):
+        minijit.grad(lambda x: total(x))(X)
+
+
+def test_what_a_reverse_rule_says_of_a_number_beside_arrays_is_summed(device: Device) -> None:
+    @elementwise(vjp=lambda cotangent, z, x, y: (cotangent * y, cotangent * x))
+    def product(x, y):  # type: ignore[no-untyped-def]
+        return x * y
+
+    slopes = minijit.grad(lambda x, y: product(x, y).sum(), argnums=(0, 1))(X, 2.0)
+    np.testing.assert_allclose(slopes[0], np.full(4, 2.0))
+    assert slopes[1].shape == ()
+    np.testing.assert_allclose(slopes[1], X.sum())
+
+
+def test_there_is_a_partial_derivative_for_each_operand() -> None:
+    with pytest.raises(DeclarationError, match=r"takes 2 operands, and jvp= has 1 .*test_deriv"):
+
+        @elementwise(jvp=(lambda z, x, y: y,))
+        def product(x, y):  # type: ignore[no-untyped-def]
+            return x * y
 
 
 def test_reductions_without_rules_are_refused() -> None:
