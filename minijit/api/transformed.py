@@ -72,6 +72,8 @@ def transformed(
         made: Any = functools.wraps(function)(recorded)
         if not alike:
             made.__signature__ = own
+        if alike and isinstance(function, Jitted):
+            return kind(made, *function._binder.options)  # what is static stays so
         return kind(made, None, None)
 
     if isinstance(function, Jitted):

@@ -120,9 +120,18 @@ def test_flags_texts_and_functions_are_static(counts: Counter[str]) -> None:
         slope("x", np.sin)
 
 
-def test_static_arguments_of_a_jitted_function() -> None:
+def test_static_arguments_of_a_jitted_function(counts: Counter[str]) -> None:
     powered = minijit.jit(lambda x, n: (x**n).sum(), static_argnames="n")
     close(minijit.jit(lambda x: minijit.grad(powered)(x, 3))(X), 3 * X**2)
+    slope = minijit.grad(powered)
+    close(slope(X, 3), 3 * X**2)
+    close(slope(X, n=2), 2 * X)
+    close(minijit.hessian(powered)(X, 2), np.diag([2] * 3).astype(np.float32))
+    curve = minijit.grad(minijit.jit(lambda x, n: slope(x, n)[0], static_argnums=1))
+    close(curve(X, 3), 6 * X * np.eye(3, dtype=np.float32)[0])
+    before = counts["trace"]
+    close(slope(2 * X, n=3), 12 * X**2)
+    assert counts["trace"] == before
 
 
 def test_derivatives_of_derivatives() -> None:
