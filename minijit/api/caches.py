@@ -63,10 +63,9 @@ def derived_function(
 ) -> Callable[..., Any]:
     """Return what ``make`` makes of ``function``: what was made before with an equal ``key``.
 
-    So a function that is transformed again at each call is traced and compiled once.
+    So a function that is transformed again at each call is traced and compiled once. It keeps what
+    was made of it, and has to be one that does not change.
     """
-    if not isinstance(function, types.FunctionType):
-        return make()
     with _lock:
         derived = _caches_of(function).derived
         if key not in derived:
@@ -74,7 +73,7 @@ def derived_function(
         return derived[key]
 
 
-def _caches_of(function: types.FunctionType) -> _Caches:
+def _caches_of(function: Any) -> _Caches:
     found = vars(function).get(_ATTRIBUTE)
     if not isinstance(found, _Caches) or found.owner is None or found.owner() is not function:
         found = _Caches(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from minijit.api.jit import Jitted
 from minijit.graph.evaluate import evaluate
 from minijit.graph.mode import mode
 from minijit.graph.tree import is_leaf, unflatten
+from minijit.ops.define import Elementwise
 
 __all__ = ["Differentiated", "Transformed", "transformed"]
 
@@ -76,6 +78,9 @@ def transformed(
             return kind(made, *function._binder.options)  # what is static stays so
         return kind(made, None, None)
 
+    owner = function
     if isinstance(function, Jitted):
-        return derived_function(function._function, (*key, function._binder.options), make)
-    return derived_function(function, key, make)
+        owner, key = function._function, (*key, function._binder.options)
+    # Other callables may change, or equal each other and compute something else.
+    unchanging = isinstance(owner, (types.FunctionType, Elementwise))
+    return derived_function(owner, key, make) if unchanging else make()

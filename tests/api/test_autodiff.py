@@ -134,6 +134,15 @@ def test_static_arguments_of_a_jitted_function(counts: Counter[str]) -> None:
     assert counts["trace"] == before
 
 
+def test_an_operation_is_transformed_once(counts: Counter[str]) -> None:
+    for _ in range(2):
+        close(minijit.jvp(jnp.sin, (X,), (X,))[1], np.cos(X) * X)
+        close(minijit.vjp(jnp.sin, X)[1](X)[0], np.cos(X) * X)
+        close(minijit.vmap(jnp.sin)(X), np.sin(X))
+        traces, counts["trace"] = counts["trace"], 0
+    assert traces == 0
+
+
 def test_derivatives_of_derivatives() -> None:
     def f(x: Any) -> Any:
         return x**3 + np.sin(x)
