@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.backends.registry import backend_of
 from minijit.extend.alone import Alone
 from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
@@ -122,6 +123,11 @@ def custom_call(
             raise DeclarationError(
                 f"{name!r} has no code for the CPU: give cpu=, or run on CUDA arrays or under "
                 f"minijit.default_device('cuda-emulated') (at {user_line()})"
+            )
+        if cuda is None and backend_of(arrays).name != "cpu":
+            raise DeclarationError(
+                f"{name!r} has no code for CUDA: give cuda=, or run on NumPy arrays (at "
+                f"{user_line()})"
             )
         arrays = tuple(map(np.asarray, arrays))
         results = cpu(*arrays, **params)

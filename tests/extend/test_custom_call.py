@@ -247,6 +247,18 @@ def test_a_missing_target_is_told() -> None:
         minijit.jit(lambda x: histogram(cpu=None)(x, bins=4))(X)
 
 
+def test_code_for_the_cpu_does_not_stand_in_for_a_kernel() -> None:
+    hist = histogram(cuda=None)
+    assert minijit.jit(lambda x: hist(x, bins=4))(X).sum() == X.size
+    with (
+        minijit.default_device("cuda-emulated"),
+        pytest.raises(
+            DeclarationError, match=r"has no code for CUDA: give cuda=.*test_custom_call"
+        ),
+    ):
+        minijit.jit(lambda x: hist(x, bins=4))(X)
+
+
 def test_a_traced_parameter_is_refused() -> None:
     hist = histogram()
     with pytest.raises(
