@@ -12,7 +12,9 @@ import numpy as np
 from minijit.backends.base import Backend
 from minijit.graph.aval import ShapedArray
 from minijit.graph.identity import Same
+from minijit.graph.source_info import here
 from minijit.graph.trace import abstractify
+from minijit.graph.tracer import Tracer
 from minijit.graph.tree import TreeDef
 
 __all__ = [
@@ -107,10 +109,12 @@ def static_key(name: str, value: Any) -> Hashable:
             if isinstance(value, (list, set, dict))
             else "pass something hashable"
         )
+        if isinstance(value, Tracer):
+            advice = "it is traced already: make it static there, or hold its value in a lambda"
         if isinstance(value, np.ndarray):
             advice = "an array's values cannot decide a compile: leave it dynamic"
         raise TypeError(
-            f"static argument {name!r} is not hashable: {type(value).__name__}; {advice}"
+            f"static argument {name!r}{here()} is not hashable: {type(value).__name__}; {advice}"
         ) from None
     return key
 

@@ -143,6 +143,12 @@ def test_an_operation_is_transformed_once(counts: Counter[str]) -> None:
     assert traces == 0
 
 
+def test_a_traced_value_is_not_static() -> None:
+    powered = minijit.jit(lambda x, n: x**n, static_argnames="n")
+    with pytest.raises(TypeError, match=r"'n' \(at test_autodiff.*it is traced already.*a lambda"):
+        minijit.vmap(powered, in_axes=(0, None))(X, 1)
+
+
 def test_derivatives_of_derivatives() -> None:
     def f(x: Any) -> Any:
         return x**3 + np.sin(x)
