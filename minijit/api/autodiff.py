@@ -190,6 +190,7 @@ def _at_a_point(
             tuple(call.paths),
             body.out,
             tuple(a.strip_weak_type() for a in body.jaxpr.out_avals[: body.out.num_leaves]),
+            kind.applied(fun, call.name),
         )
         value, derivative = body.value(results), kind(linear, residuals, shape)
         return (value[0], derivative, value[1]) if has_aux else (value, derivative)

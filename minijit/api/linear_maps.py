@@ -7,7 +7,8 @@ given to one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import optree
@@ -33,6 +34,7 @@ class Shape:
         in_paths: What these are called.
         out_tree: The structure of its result.
         out_avals: The types of its leaves.
+        apply: Computes it from residuals and what it is given; has the programs of this map alone.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Shape:
     in_paths: tuple[str, ...]
     out_tree: TreeDef
     out_avals: tuple[ShapedArray, ...]
+    apply: Transformed
 
 
 class LinearMap:
@@ -55,6 +58,22 @@ class LinearMap:
     def __repr__(self) -> str:
         """Return what it is the derivative of."""
         return f"<{type(self).__name__.lower()} of {self._shape.name}>"
+
+    @classmethod
+    def applied(cls, function: Callable[..., Any], name: str) -> Transformed:
+        """Return what computes derivatives of ``function`` at points."""
+
+        def apply(derivative: Any, given: Any) -> Any:
+            return derivative._applied(given)
+
+        kept: Any = apply
+        kept.__name__ = kept.__qualname__ = f"{cls.__name__.lower()} of {name}"
+        kept.__signature__ = inspect.signature(apply)
+        kept.__wrapped__ = function  # the code that reports of compiles are about
+        return Transformed(apply, None, None)
+
+    def _applied(self, given: Any) -> Any:
+        raise NotImplementedError
 
 
 class Pullback(LinearMap):
@@ -72,14 +91,14 @@ class Pullback(LinearMap):
         Raises:
             TypeError: it has another structure, shape or dtype.
         """
-        found: tuple[Any, ...] = _pull(self, cotangent)
+        found: tuple[Any, ...] = self._shape.apply(self, cotangent)
         return found
 
-    def _pulled(self, cotangent: Any) -> tuple[Any, ...]:
+    def _applied(self, given: Any) -> tuple[Any, ...]:
         shape = self._shape
         names = leaf_paths(*_as_tuple(shape.out_tree, "result"))
-        given = matched("vjp", "cotangent", cotangent, shape.out_tree, shape.out_avals, names)
-        found = filled(self._linear.pull(self._residuals, given), shape.in_avals)
+        matching = matched("vjp", "cotangent", given, shape.out_tree, shape.out_avals, names)
+        found = filled(self._linear.pull(self._residuals, matching), shape.in_avals)
         result: tuple[Any, ...] = unflatten(shape.in_tree, found)
         return result
 
@@ -98,13 +117,13 @@ class Pushforward(LinearMap):
         Raises:
             TypeError: one has another structure, shape or dtype.
         """
-        return _push(self, tangents)
+        return self._shape.apply(self, tangents)
 
-    def _pushed(self, tangents: tuple[Any, ...]) -> Any:
+    def _applied(self, given: tuple[Any, ...]) -> Any:
         shape = self._shape
         names = shape.in_paths
-        given = matched("linearize", "tangent", tangents, shape.in_tree, shape.in_avals, names)
-        found = filled(self._linear.push(self._residuals, given), shape.out_avals)
+        matching = matched("linearize", "tangent", given, shape.in_tree, shape.in_avals, names)
+        found = filled(self._linear.push(self._residuals, matching), shape.out_avals)
         return unflatten(shape.out_tree, found)
 
 
@@ -133,14 +152,3 @@ def _register(kind: type[LinearMap]) -> None:
 
 _register(Pullback)
 _register(Pushforward)
-
-
-def _apply_pullback(pullback: Pullback, cotangent: Any) -> Any:
-    return pullback._pulled(cotangent)
-
-
-def _apply_pushforward(pushforward: Pushforward, tangents: Any) -> Any:
-    return pushforward._pushed(tangents)
-
-
-_pull, _push = Transformed(_apply_pullback, None, None), Transformed(_apply_pushforward, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -182,6 +183,20 @@ def test_without_jit(counts: Counter[str]) -> None:
         _, pullback = minijit.vjp(np.sin, X)
         close(pullback(X)[0], X * np.cos(X))
     assert not counts["compile"]
+
+
+def test_derivatives_at_points_of_many_functions_are_no_recompiles() -> None:
+    """Each has programs of its own, which end with the function."""
+    functions = [
+        lambda x: x * 2, np.sin, np.cos, np.exp, np.tanh, lambda x: x * x, np.arctan, np.expm1,
+        np.sinh, lambda x: 1 / (1 + x * x),
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for function in functions:
+            _, pullback = minijit.vjp(function, X)
+            close(pullback(np.ones_like(X))[0], minijit.jvp(function, (X,), (np.ones_like(X),))[1])
+    assert repr(pullback) == "<pullback of <lambda>>"
 
 
 def test_forward(device: Device) -> None:
