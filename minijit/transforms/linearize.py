@@ -63,7 +63,8 @@ def linearize(
         free: Whether operands may be residuals at no cost.
 
     Raises:
-        TypeError: an operation has no derivative, with the user's line.
+        TypeError: an operation has no derivative, or a rule's result depends on tangents, with
+            the user's line.
     """
     found = jvp(jaxpr, moved, reverse=reverse)
     count = len(jaxpr.outvars)
@@ -76,6 +77,13 @@ def linearize(
     wanted = [*(False for _ in range(count)), *(True for _ in range(kept))]
     given = program.invars[: len(values)]
     parts = separate(program, flags, cut_bodies, wanted=wanted, free=given if free else ())
+    if any(parts.moved[:count]):
+        of_tangents = program.outvars[parts.moved.index(True)]
+        line = next((eqn.source for eqn in program.eqns if of_tangents in eqn.outvars), "a rule")
+        raise TypeError(
+            f"a derivative rule computes a result from tangents (at {line}): it has to be what the "
+            "function returns, computed from the primals alone"
+        )
     first = dataclasses.replace(parts.known, outvars=(*parts.known.outvars, *parts.residuals))
     results = replay(first, values)
     return results[:count], Linear(parts.linear, found.moved[:asked]), results[count:]

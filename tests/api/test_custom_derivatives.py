@@ -220,6 +220,10 @@ def _jvp_of(rule: Any) -> Any:
         (lambda: _jvp_of(lambda p, t: (p[0], t[0][:2]))(X), r"^the jvp rule.*tangent float32\[2\]"),
         (lambda: _jvp_of(lambda p, t: (p[0], (t[0],)))(X), "another structure"),
         (lambda: _jvp_of(lambda p, t: (p[0][0], t[0]))(X), "different things"),
+        (
+            lambda: _jvp_of(lambda p, t: (p[0] * t[0], t[0]))(X),
+            r"result from tangents \(at test_custom_derivatives.py.*primals alone",
+        ),
         (lambda: minijit.custom_jvp(3), "custom_jvp takes a function"),
         (lambda: _cubed().defjvp(3), "defjvp takes a function"),
     ],
