@@ -64,15 +64,16 @@ def transformed(
     Args:
         function: The user's function.
         key: The transformation, and its options.
-        recorded: Does it inside a trace.
+        recorded: Does it inside a trace; may have a signature of its own.
         alike: Whether it is called as ``function`` is; else by arguments of its own.
         kind: What it becomes.
     """
 
     def make() -> Transformed:
+        told = hasattr(recorded, "__signature__")
         own = inspect.signature(recorded)
         made: Any = functools.wraps(function)(recorded)
-        if not alike:
+        if told or not alike:
             made.__signature__ = own
         if alike and isinstance(function, Jitted):
             return kind(made, *function._binder.options)  # what is static stays so

@@ -55,7 +55,7 @@ def vmap(
         return apply(fun, axes, Mapped.of(axes, args, kwargs))
 
     mapped.__signature__ = CallSignature.of(fun)  # type: ignore[attr-defined]
-    return transformed(fun, axes.key, mapped, alike=False, kind=Vectorized)
+    return transformed(fun, axes.key, mapped, kind=Vectorized)
 
 
 class Vectorized(Transformed):

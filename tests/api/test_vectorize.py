@@ -230,3 +230,16 @@ def test_functions_of_one_code_are_told_apart(recwarn: pytest.WarningsRecorder) 
             f = vmap(eval(f"lambda x: x + {n}"))
             assert_same(f(X), X + np.float32(n))
     assert not recwarn.list
+
+
+def test_what_is_static_of_a_jitted_function_stays_so() -> None:
+    @functools.partial(minijit.jit, static_argnums=1)
+    def power(x: Any, n: int) -> Any:
+        return x * power(x, n - 1) if n > 1 else x
+
+    x = np.arange(6.0).reshape(2, 3)
+    mapped = minijit.vmap(power, in_axes=(0, None))
+    for n in (3, 2, 3):
+        np.testing.assert_array_equal(mapped(x, n), x**n)
+    np.testing.assert_array_equal(minijit.jit(lambda x: mapped(x, 2))(x), x**2)
+    assert mapped._cache_size() == 2
