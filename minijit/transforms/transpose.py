@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.errors import DeclarationError
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Derived, Kind, Unsupported
 from minijit.graph.source_info import standing_at, user_line
@@ -37,6 +38,7 @@ def pull(jaxpr: Jaxpr, operands: Sequence[Any], cotangents: Cotangents) -> list[
 
     Raises:
         TypeError: an operation on a linear value has no transpose, with the user's line.
+        DeclarationError: a rule does not return a value for each operand.
     """
     pairs = list(zip(jaxpr.invars, operands, strict=True))
     linear = {var for var, operand in pairs if _is_linear(operand)}
@@ -74,6 +76,11 @@ def _transposed(eqn: JaxprEqn, cotangents: Cotangents, operands: list[Any]) -> S
         raise TypeError(_no_transpose(eqn, rule.why))
     if not isinstance(rule, Derived):
         results = rule(given, *operands, **eqn.params)
+        if not isinstance(results, tuple | list) or len(results) != len(operands):
+            raise DeclarationError(
+                f"the transpose= of {primitive} (at {user_line()}) returned {results!r}: return "
+                f"{len(operands)} values, a cotangent or None for each operand"
+            )
     elif primitive.kind is Kind.CALL:
         found = iter(pull(eqn.params["jaxpr"], operands, cotangents))
         results = [next(found) if _is_linear(operand) else None for operand in operands]

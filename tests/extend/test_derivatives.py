@@ -163,6 +163,14 @@ def test_custom_calls_take_linear_rules() -> None:
     check_primitive(twice, X, params={"by": 2.0}, devices=("cpu",))
 
 
+@pytest.mark.parametrize("wrong", [lambda c: c, lambda c: (c, c)])
+def test_linear_rules_that_return_no_value_for_each_operand_are_refused(wrong: Any) -> None:
+    twice = scaled("twice", jvp=LINEAR, transpose=lambda c, x, *, by: wrong(c))
+    message = r"transpose= of twice \(at test_derivatives\.py:\d+ .* return 1 values, a cotangent"
+    with pytest.raises(DeclarationError, match=message):
+        minijit.grad(lambda x: twice(x, by=2.0).sum())(X)
+
+
 def test_custom_calls_take_reverse_rules() -> None:
     def back(cotangent: Any, result: Any, x: Any, *, by: float) -> Any:
         return (cotangent * by + 0 * result * x,)
