@@ -95,7 +95,8 @@ COMPOSED_AXES = (None, -1, (0, 2))
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -> None:
-    x = RNG.integers(-2 if dtype.kind in "if" else 0, 3, (4, 6, 37)).astype(dtype)
+    rng = np.random.default_rng(DTYPES.index(dtype))  # the same numbers whatever ran before
+    x = rng.integers(-2 if dtype.kind in "if" else 0, 3, (4, 6, 37)).astype(dtype)
     x[2, 3, :9] = 1
 
     # The kernels of an axis serve all reductions: the emulated device takes other axes by dtype.
@@ -115,6 +116,9 @@ def test_every_reduction_over_every_axis(device: Device, dtype: np.dtype[Any]) -
         return results
 
     got, want = device.get(minijit.jit(apply)(device.put(x))), apply(x)
+    if dtype == np.float16:  # in which a part of a product overflows where the whole is zero
+        wide = apply(x.astype(np.float32))
+        want |= {k: wide[k].astype(dtype) for k in want if k.startswith("prod")}
     for name, result in want.items():
         assert (got[name].dtype, got[name].shape) == (result.dtype, np.shape(result)), name
         # Sums of small integers are exact in every dtype; products and quotients are rounded.
