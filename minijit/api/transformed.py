@@ -41,7 +41,13 @@ class Differentiated(Transformed):
         names = tuple(sorted(name for name, value in kwargs.items() if _is_static(value)))
         if not (places or names) or mode.busy or self._binder.has_statics:
             return super()._call(args, kwargs)
-        return Differentiated(self._function, places, names)(*args, **kwargs)
+        function = self._function
+        made = derived_function(
+            function,
+            ("static", places, names),
+            lambda: Differentiated(function, places, names),
+        )
+        return made(*args, **kwargs)
 
 
 def _is_static(value: Any) -> bool:
