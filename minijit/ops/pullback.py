@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from minijit.graph.aval import ShapedArray
-from minijit.graph.primitive import Kind, Primitive, register, unsupported
+from minijit.graph.primitive import unsupported
 from minijit.graph.trace import bind
+from minijit.ops.library import library
 
 __all__ = ["pullback", "pullback_p"]
 
@@ -24,17 +25,14 @@ def _transpose(cotangents: Any, *operands: Any, pull: Any, known: int, results: 
     return (*(None for _ in range(known)), *pull(cotangents, operands[:known]))
 
 
-pullback_p = register(
-    Primitive(
-        name="pullback",
-        kind=Kind.LIBRARY,
-        doc="A linear map of tangents of which only the transpose is known.",
-        abstract_eval=_aval,
-        eager=_eager,
-        multiple_results=True,
-        transpose=_transpose,
-        batch=unsupported("it is transposed before a program is mapped"),
-    )
+pullback_p = library(
+    "pullback",
+    _eager,
+    _aval,
+    "A linear map of tangents of which only the transpose is known.",
+    multiple_results=True,
+    transpose=_transpose,
+    batch=unsupported("it is transposed before a program is mapped"),
 )
 
 

@@ -18,11 +18,12 @@ from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.loop import may_not_end
 from minijit.graph.primitive import NO_BATCH, Derived, Kind, Unsupported
 from minijit.graph.source_info import standing_at
-from minijit.graph.trace import abstractify, bind, trace_function
+from minijit.graph.trace import abstractify, trace_function
 from minijit.ops.axes import inserted
 from minijit.ops.batching import Dim, batch_elementwise, batch_reduction, with_batch
 from minijit.ops.promote import convert
 from minijit.transforms.batch_control import batch_branch, batch_call, batch_loop, one_by_one
+from minijit.transforms.replay import replay_equation
 
 __all__ = ["Batcher"]
 
@@ -141,9 +142,7 @@ class Batcher:
         primitive, rule = eqn.primitive, eqn.primitive.batch
         same = all(dim is None for dim in dims)
         if same and not (self.mask is not None and may_not_end((eqn,))):
-            results = bind(primitive, *operands, **eqn.params)
-            results = results if primitive.multiple_results else (results,)
-            return results, [None] * len(results)
+            return replay_equation(eqn, operands), [None] * len(eqn.outvars)
         if rule is Derived.SEQUENTIAL:
             return one_by_one(self, eqn, operands, dims)
         if rule is Derived.BY_KIND and primitive.kind in _CONTROL:

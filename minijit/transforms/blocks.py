@@ -12,6 +12,7 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, JaxprEqn
 from minijit.graph.trace import bind, trace_function
+from minijit.ops.axes import shifted
 from minijit.ops.promote import convert
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.shape import reshape
@@ -65,7 +66,7 @@ class Cut:
     @property
     def inner(self) -> tuple[int, ...]:
         """The axes over which blocks are reduced, in an array with an axis of blocks."""
-        return tuple(axis + (axis >= self.axis) for axis in self.axes)
+        return shifted(self.axes, self.axis)
 
     @property
     def place(self) -> int:

@@ -73,11 +73,14 @@ def sums_in_blocks(jaxpr: Jaxpr, few: FewRows | None = None) -> Jaxpr:
     m``, which reads ``x`` once.
     """
     found: dict[JaxprEqn, list[_Squares]] = defaultdict(list)
+    cuts: dict[JaxprEqn, Cut] = {}
     sources = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     for eqn in jaxpr.eqns:
         squares = _squares(eqn, sources)
-        if squares is not None and _cut(squares, few) is not None:
+        cut = None if squares is None else _cut(squares, few)
+        if squares is not None and cut is not None:
             found[squares.total].append(squares)
+            cuts[squares.total] = cut  # the same for all sums about one mean
     if not found:
         return jaxpr
     environment: dict[Var, Atom] = {}
@@ -87,8 +90,7 @@ def sums_in_blocks(jaxpr: Jaxpr, few: FewRows | None = None) -> Jaxpr:
         eqn_here = substituted(eqn, tuple(resolve(atom, environment) for atom in eqn.invars))
         made: tuple[JaxprEqn, ...] = (eqn_here,)
         if eqn in found:
-            cut = _cut(found[eqn][0], few)
-            assert cut is not None
+            cut = cuts[eqn]
             made, (total, *sums) = made_of(eqn_here, _gather(cut), eqn_here.invars)
             environment[eqn.outvars[0]] = total
             later |= {each.eqn: (each, cut, tuple(sums)) for each in found[eqn]}

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from minijit.graph.aval import ShapedArray
 from minijit.graph.errors import DeclarationError
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Derived, Kind, Unsupported
 from minijit.graph.source_info import standing_at, user_line
 from minijit.transforms.jvp import scaled, summed
 from minijit.transforms.replay import Values, replay_equation
-from minijit.transforms.transpose_bodies import pull_branch, pull_scan
+from minijit.transforms.transpose_bodies import is_linear, pull_branch, pull_scan
 
 __all__ = ["pull"]
 
@@ -41,7 +40,7 @@ def pull(jaxpr: Jaxpr, operands: Sequence[Any], cotangents: Cotangents) -> list[
         DeclarationError: a rule does not return a value for each operand.
     """
     pairs = list(zip(jaxpr.invars, operands, strict=True))
-    linear = {var for var, operand in pairs if _is_linear(operand)}
+    linear = {var for var, operand in pairs if is_linear(operand)}
     values = Values(jaxpr.invars, operands)
     backwards: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
@@ -64,7 +63,7 @@ def pull(jaxpr: Jaxpr, operands: Sequence[Any], cotangents: Cotangents) -> list[
             for atom, result in zip(eqn.invars, _transposed(eqn, given, known), strict=True):
                 if result is not None and isinstance(atom, Var) and atom in linear:
                     found.add(atom, result)
-    return [found.get(var) for var, operand in pairs if _is_linear(operand)]
+    return [found.get(var) for var, operand in pairs if is_linear(operand)]
 
 
 def _transposed(eqn: JaxprEqn, cotangents: Cotangents, operands: list[Any]) -> Sequence[Any]:
@@ -83,7 +82,7 @@ def _transposed(eqn: JaxprEqn, cotangents: Cotangents, operands: list[Any]) -> S
             )
     elif primitive.kind is Kind.CALL:
         found = iter(pull(eqn.params["jaxpr"], operands, cotangents))
-        results = [next(found) if _is_linear(operand) else None for operand in operands]
+        results = [next(found) if is_linear(operand) else None for operand in operands]
     elif primitive.kind is Kind.BRANCH:
         results = pull_branch(eqn, cotangents, operands, pull)
     elif primitive.kind is Kind.LOOP:
@@ -91,14 +90,14 @@ def _transposed(eqn: JaxprEqn, cotangents: Cotangents, operands: list[Any]) -> S
     elif isinstance(partials, tuple):
         pairs = zip(partials, operands, strict=True)
         results = [
-            _times_partial(partial, given, operands, eqn) if _is_linear(operand) else None
+            _times_partial(partial, given, operands, eqn) if is_linear(operand) else None
             for partial, operand in pairs
         ]
     else:
         raise TypeError(_no_transpose(eqn, "its declaration has no transpose"))
     if primitive.kind is Kind.ELEMENTWISE:
         return [
-            summed(result, operand) if _is_linear(operand) else None
+            summed(result, operand) if is_linear(operand) else None
             for result, operand in zip(results, operands, strict=True)
         ]
     return results
@@ -109,7 +108,7 @@ def _times_partial(partial: Any, cotangent: Any, operands: list[Any], eqn: Jaxpr
     try:
         unknown = eqn.outvars[0].aval
         factor = partial(unknown, *operands) if callable(partial) else partial
-        if _is_linear(factor):
+        if is_linear(factor):
             raise TypeError
     except (TypeError, AttributeError):
         raise TypeError(_no_transpose(eqn, "it is not linear in what it is given")) from None
@@ -122,7 +121,3 @@ def _no_transpose(eqn: JaxprEqn, why: str) -> str:
         f"{why}; reverse mode needs rules that are linear in their tangents, made of operations "
         "that have a transpose"
     )
-
-
-def _is_linear(operand: Any) -> bool:
-    return isinstance(operand, ShapedArray)

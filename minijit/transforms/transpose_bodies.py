@@ -13,7 +13,7 @@ from minijit.ops.reduce import reduce_sum_p
 from minijit.transforms.replay import traced, with_captures, with_zeros, zeros_of
 from minijit.transforms.wide_sums import Total, widened
 
-__all__ = ["Pull", "pull_branch", "pull_scan"]
+__all__ = ["Pull", "is_linear", "pull_branch", "pull_scan"]
 
 Pull = Callable[[Jaxpr, Sequence[Any], Sequence[Any]], list[Any]]
 """Transposes a body; see :func:`minijit.transforms.transpose.pull`."""
@@ -33,7 +33,7 @@ def pull_branch(
 
         def run(inputs: list[Any]) -> list[Any]:
             values, changes = iter(inputs[: len(known)]), iter(inputs[len(known) :])
-            own = [each if _is_linear(each) else next(values) for each in rest]
+            own = [each if is_linear(each) else next(values) for each in rest]
             found = pull(branch, own, [None if c is None else next(changes) for c in cotangents])
             has.extend(each is not None for each in found)
             return [each for each in found if each is not None]
@@ -50,7 +50,7 @@ def pull_branch(
     shared = captures.values()
     results = iter(bind(eqn.primitive, index, *shared, *known, *given, branches=branches))
     sums = iter([next(results) if want else None for want in wanted])
-    return [None, *(next(sums) if _is_linear(each) else None for each in rest)]
+    return [None, *(next(sums) if is_linear(each) else None for each in rest)]
 
 
 def pull_scan(
@@ -66,7 +66,7 @@ def pull_scan(
     count, carries = len(loop.fixed), loop.carries
     fixed, fixed_types = _parted(operands[:count])
     inits = [
-        each if _is_linear(each) else abstractify(each).strip_weak_type()
+        each if is_linear(each) else abstractify(each).strip_weak_type()
         for each in operands[count : count + carries]
     ]
     rows, _ = _parted(operands[count + carries :])
@@ -86,7 +86,7 @@ def pull_scan(
         consts = _filled(operands[:count], values)
         state = [next(values) for _ in starts]
         xs = [
-            _row(each) if _is_linear(each) else next(values) for each in operands[count + carries :]
+            _row(each) if is_linear(each) else next(values) for each in operands[count + carries :]
         ]
         changes = [None if each is None else next(values) for each in ys]
         found = pull(loop.body, [*consts, *inits, *xs], [*state[:carries], *changes])
@@ -121,24 +121,25 @@ def pull_scan(
     collected = iter(results[len(starts) :])
     of_rows = iter([next(collected) if own else None for own in has])
     return [
-        *(next(of_fixed) if _is_linear(each) else None for each in operands[:count]),
+        *(next(of_fixed) if is_linear(each) else None for each in operands[:count]),
         *results[:carries],
-        *(next(of_rows) if _is_linear(each) else None for each in operands[count + carries :]),
+        *(next(of_rows) if is_linear(each) else None for each in operands[count + carries :]),
     ]
 
 
 def _parted(operands: Sequence[Any]) -> tuple[list[Any], list[ShapedArray]]:
     """Return the values among operands, and the types of the linear ones."""
-    known = [each for each in operands if not _is_linear(each)]
-    return known, [each for each in operands if _is_linear(each)]
+    known = [each for each in operands if not is_linear(each)]
+    return known, [each for each in operands if is_linear(each)]
 
 
 def _filled(operands: Sequence[Any], values: Any) -> list[Any]:
     """Return operands with the values replaced by other ones."""
-    return [each if _is_linear(each) else next(values) for each in operands]
+    return [each if is_linear(each) else next(values) for each in operands]
 
 
-def _is_linear(operand: Any) -> bool:
+def is_linear(operand: Any) -> bool:
+    """Whether an operand of a transpose is one in which it is linear: its aval stands for it."""
     return isinstance(operand, ShapedArray)
 
 
