@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from minijit.graph.aval import ShapedArray
@@ -11,7 +11,7 @@ from minijit.graph.pretty import format_jaxpr
 from minijit.graph.primitive import Primitive
 from minijit.graph.source_info import SourceLine
 
-__all__ = ["Atom", "Jaxpr", "JaxprEqn", "Literal", "Var", "has_effect", "subjaxprs"]
+__all__ = ["Atom", "Jaxpr", "JaxprEqn", "Literal", "Var", "equations", "has_effect", "subjaxprs"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +89,15 @@ class Jaxpr:
 
 def has_effect(eqn: JaxprEqn) -> bool:
     """Whether an equation, or one in its bodies, does something beside computing."""
-    inner = (each for body in subjaxprs(eqn) for each in body.eqns)
-    return eqn.primitive.effect or any(map(has_effect, inner))
+    return any(each.primitive.effect for each in equations((eqn,)))
+
+
+def equations(eqns: Iterable[JaxprEqn]) -> Iterator[JaxprEqn]:
+    """Iterate over ``eqns``, each before those of its bodies."""
+    for eqn in eqns:
+        yield eqn
+        for body in subjaxprs(eqn):
+            yield from equations(body.eqns)
 
 
 def subjaxprs(eqn: JaxprEqn) -> Iterator[Jaxpr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, subjaxprs
+from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, equations
 from minijit.graph.primitive import Kind
 
 __all__ = ["LoopParts", "is_collected", "may_not_end"]
@@ -70,7 +70,6 @@ def is_collected(eqn: JaxprEqn, var: Var) -> bool:
 def may_not_end(eqns: Iterable[JaxprEqn]) -> bool:
     """Whether there is a loop with a condition, which might never end where nobody asked for it."""
     return any(
-        (eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).condition is not None)
-        or any(may_not_end(body.eqns) for body in subjaxprs(eqn))
-        for eqn in eqns
+        eqn.primitive.kind is Kind.LOOP and LoopParts.of(eqn).condition is not None
+        for eqn in equations(eqns)
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from minijit.graph.index import Affine
-from minijit.graph.jaxpr import Jaxpr, JaxprEqn, subjaxprs
+from minijit.graph.jaxpr import JaxprEqn, equations
 from minijit.graph.primitive import Kind
 from minijit.lowering.demand import Blocked
 from minijit.lowering.products import LoopProduct, loop_products
@@ -79,8 +79,7 @@ def cells_of(eqn: JaxprEqn) -> Cells | None:
     """
     found = {
         Cells(inner.invars[0].aval.shape, tuple(inner.params["axes"]))
-        for body in subjaxprs(eqn)
-        for inner in _equations(body)
+        for inner in equations((eqn,))
         if inner.primitive.kind is Kind.REDUCTION
     }
     products = [product for product in loop_products(eqn) if product.row is not None]
@@ -124,10 +123,3 @@ def _result(product: LoopProduct) -> Cells:
     shape = product.eqn.outvars[0].aval.shape
     vectors = product.row == 1 and len(product.eqn.invars[1].aval.shape) > 1
     return Cells(shape, (len(shape) - 2 if vectors else len(shape) - 1,))
-
-
-def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for body in subjaxprs(eqn):
-            yield from _equations(body)

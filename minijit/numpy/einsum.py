@@ -9,9 +9,10 @@ from minijit.graph.trace import abstractify
 from minijit.numpy.declare import numpy_function, refuse_out
 from minijit.numpy.reductions import sum as reduce_sum
 from minijit.ops.binary import add, multiply
+from minijit.ops.diagonal import diagonal
 from minijit.ops.dot import contract
 from minijit.ops.promote import as_operand, convert, result_dtype
-from minijit.ops.shape import diagonal, expand_dims, squeeze, transpose
+from minijit.ops.shape import expand_dims, squeeze, transpose
 
 __all__ = ["einsum"]
 

@@ -13,12 +13,13 @@ from minijit.graph.tracer import functions
 from minijit.numpy import reductions
 from minijit.numpy.manipulation import matrix_transpose
 from minijit.numpy.products import matmul, outer, tensordot, vecdot
-from minijit.ops import shape
 from minijit.ops.axes import normalize_axes
 from minijit.ops.binary import multiply
 from minijit.ops.compare import not_equal
+from minijit.ops.diagonal import diagonal as diagonal_of
 from minijit.ops.power import power
 from minijit.ops.promote import as_operand, convert, is_traced
+from minijit.ops.shape import squeeze
 from minijit.ops.unary import absolute, sqrt
 
 __all__ = [
@@ -103,7 +104,7 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
     totals = reductions.sum(absolute(x), summed, keepdims=True)
     extremum = reductions.max if order > 0 else reductions.min
     result = extremum(totals, compared, keepdims=True)
-    return result if keepdims else shape.squeeze(result, axes)
+    return result if keepdims else squeeze(result, axes)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -131,7 +132,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """Return the diagonals of the matrices of the last two axes."""
-    return shape.diagonal(as_operand(x), offset, -2, -1)
+    return diagonal_of(as_operand(x), offset, -2, -1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:

@@ -11,6 +11,7 @@ from minijit.numpy.declare import numpy_function
 from minijit.ops import promote
 from minijit.ops import shape as views
 from minijit.ops.axes import normalize_axes, normalize_axis, shape_of
+from minijit.ops.diagonal import diagonal as diagonal_of
 from minijit.ops.promote import as_operand
 
 __all__ = [
@@ -206,4 +207,4 @@ def _each(arrays: Sequence[Any], change: Any) -> Any:
 @numpy_function(method=True)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the elements ``[i, i + offset]`` of two axes as a new last axis."""
-    return views.diagonal(as_operand(a), offset, axis1, axis2)
+    return diagonal_of(as_operand(a), offset, axis1, axis2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,15 @@ from numpy.exceptions import AxisError
 
 from minijit.graph.source_info import user_line
 
-__all__ = ["complete_shape", "inserted", "normalize_axes", "normalize_axis", "shape_of", "shifted"]
+__all__ = [
+    "complete_shape",
+    "inserted",
+    "normalize_axes",
+    "normalize_axis",
+    "place_without",
+    "shape_of",
+    "shifted",
+]
 
 _T = TypeVar("_T")
 
@@ -20,6 +28,11 @@ _T = TypeVar("_T")
 def shifted(axes: Sequence[int], new: int) -> tuple[int, ...]:
     """Return the places of ``axes`` once there is a new axis at place ``new``."""
     return tuple(axis + (axis >= new) for axis in axes)
+
+
+def place_without(axis: int, gone: Iterable[int]) -> int:
+    """Return the place of ``axis`` once the axes ``gone`` are, which it is none of."""
+    return axis - sum(other < axis for other in gone)
 
 
 def inserted(items: Sequence[_T], place: int, item: _T) -> tuple[_T, ...]:

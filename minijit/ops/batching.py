@@ -7,7 +7,7 @@ from typing import Any
 
 from minijit.graph.primitive import Primitive
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.axes import inserted, shifted
+from minijit.ops.axes import inserted, place_without, shifted
 from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.shape import move_axis
 
@@ -72,4 +72,4 @@ def batch_reduction(
     assert dim is not None
     axes = shifted(axes, dim)
     result = bind(primitive, operand, axes=axes, **params)
-    return result, dim - sum(axis < dim for axis in axes)
+    return result, place_without(dim, axes)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.index import Affine
-from minijit.graph.primitive import LINEAR, Kind, Primitive, Rule, register
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.axes import complete_shape, inserted, normalize_axes, shape_of, shifted
+from minijit.ops.axes import (
+    complete_shape,
+    inserted,
+    normalize_axes,
+    place_without,
+    shape_of,
+    shifted,
+)
 from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.unview import (
-    diagonal_back,
     reshape_back,
     rev_back,
     slice_back,
     transpose_back,
 )
+from minijit.ops.view import Index, Params, declare_view
 
 __all__ = [
-    "diagonal",
-    "diagonal_p",
     "expand_dims",
     "move_axis",
     "reshape",
@@ -35,43 +39,6 @@ __all__ = [
     "transpose",
     "transpose_p",
 ]
-
-Index = tuple[Affine, ...]
-Params = Mapping[str, Any]
-
-
-def _view(
-    name: str,
-    doc: str,
-    shape: Callable[..., tuple[int, ...]],
-    eager: Callable[..., Any],
-    view: Callable[[Index, ShapedArray, Params, Sequence[int]], Index],
-    batch: Rule,
-    transpose: Rule,
-) -> Primitive:
-    """Declare a view; ``shape(operand_shape, **params)`` gives the result's shape."""
-
-    def abstract_eval(operand: ShapedArray, **params: Any) -> ShapedArray:
-        return ShapedArray(shape(operand.shape, **params), operand.dtype)
-
-    def run(xp: Any, operand: Any, **params: Any) -> Any:
-        return eager(xp, xp.asarray(operand), **params)
-
-    return register(
-        Primitive(
-            name=name,
-            kind=Kind.VIEW,
-            doc=doc,
-            abstract_eval=abstract_eval,
-            eager=run,
-            view=view,
-            flops=0,
-            batch=batch,
-            jvp=LINEAR,
-            transpose=transpose,
-        )
-    )
-
 
 # reshape
 
@@ -127,7 +94,7 @@ def _reshape_batch(dims: tuple[int], x: Any, *, shape: tuple[int, ...]) -> tuple
     return bind(reshape_p, move_axis(x, dim, 0), shape=(size, *shape)), 0
 
 
-reshape_p = _view(
+reshape_p = declare_view(
     "reshape",
     "Read the elements, in C order, as an array of another shape.",
     shape=lambda operand, shape: shape,
@@ -165,7 +132,7 @@ def _transpose_batch(dims: tuple[int], x: Any, *, permutation: tuple[int, ...]) 
     return bind(transpose_p, x, permutation=inserted(shifted(permutation, dim), dim, dim)), dim
 
 
-transpose_p = _view(
+transpose_p = declare_view(
     "transpose",
     "Permute axes: axis i of the result is axis ``permutation[i]`` of the operand.",
     shape=lambda operand, permutation: tuple(operand[axis] for axis in permutation),
@@ -212,10 +179,10 @@ def _squeeze_view(
 
 def _squeeze_batch(dims: tuple[int], x: Any, *, axes: tuple[int, ...]) -> tuple[Any, int]:
     (dim,), axes = dims, shifted(axes, dims[0])
-    return bind(squeeze_p, x, axes=axes), dim - sum(axis < dim for axis in axes)
+    return bind(squeeze_p, x, axes=axes), place_without(dim, axes)
 
 
-squeeze_p = _view(
+squeeze_p = declare_view(
     "squeeze",
     "Drop the unit axes ``axes``.",
     shape=lambda operand, axes: tuple(n for axis, n in enumerate(operand) if axis not in axes),
@@ -263,7 +230,7 @@ def expand_dims(x: Any, axes: tuple[int, ...]) -> Any:
     return bind(broadcast_in_dim_p, strong, shape=tuple(extents), dims=dims)
 
 
-# reversal, slices, diagonals
+# reversal, slices
 
 
 def _rev_view(index: Index, operand: ShapedArray, params: Params, extents: Sequence[int]) -> Index:
@@ -277,7 +244,7 @@ def _rev_batch(dims: tuple[int], x: Any, *, axes: tuple[int, ...]) -> tuple[Any,
     return bind(rev_p, x, axes=shifted(axes, dims[0])), dims[0]
 
 
-rev_p = _view(
+rev_p = declare_view(
     "rev",
     "Reverse the order along ``axes``.",
     shape=lambda operand, axes: operand,
@@ -317,7 +284,7 @@ def _slice_batch(
     return bind(slice_p, x, **params), dim
 
 
-slice_p = _view(
+slice_p = declare_view(
     "slice",
     "Elements ``start, start + step, ...`` below ``stop`` along each axis; steps are positive.",
     shape=_slice_shape,
@@ -343,56 +310,3 @@ def static_slice(x: Any, ranges: Sequence[range]) -> Any:
         start, stop, step = zip(*bounds, strict=True)
         x = bind(slice_p, x, start=start, stop=stop, step=step)
     return rev(x, [axis for axis, r in enumerate(ranges) if r.step < 0 and len(r) > 1])
-
-
-def _diagonal_shape(
-    operand: tuple[int, ...], offset: int, axis1: int, axis2: int
-) -> tuple[int, ...]:
-    length = min(operand[axis1] + min(offset, 0), operand[axis2] - max(offset, 0))
-    kept = (n for axis, n in enumerate(operand) if axis not in (axis1, axis2))
-    return (*kept, max(length, 0))
-
-
-def _diagonal_view(
-    index: Index, operand: ShapedArray, params: Params, extents: Sequence[int]
-) -> Index:
-    offset = params["offset"]
-    along = {
-        params["axis1"]: index[-1].scaled(1, max(-offset, 0)),
-        params["axis2"]: index[-1].scaled(1, max(offset, 0)),
-    }
-    kept = iter(index[:-1])
-    return tuple(along[axis] if axis in along else next(kept) for axis in range(operand.ndim))
-
-
-def _diagonal_batch(
-    dims: tuple[int], x: Any, *, offset: int, axis1: int, axis2: int
-) -> tuple[Any, int]:
-    (dim,), (first, second) = dims, shifted((axis1, axis2), dims[0])
-    result = bind(diagonal_p, x, offset=offset, axis1=first, axis2=second)
-    return result, dim - (first < dim) - (second < dim)
-
-
-diagonal_p = _view(
-    "diagonal",
-    "Elements ``[i, i + offset]`` of ``axis1, axis2`` as a new last axis.",
-    shape=_diagonal_shape,
-    eager=lambda xp, x, offset, axis1, axis2: xp.diagonal(x, offset, axis1, axis2),
-    view=_diagonal_view,
-    batch=_diagonal_batch,
-    transpose=diagonal_back,
-)
-
-
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Return the elements ``[i, i + offset]`` of two axes as a new last axis.
-
-    Raises:
-        ValueError: ``x`` has fewer than two axes, or the two are one.
-    """
-    ndim = abstractify(x).ndim
-    if ndim < 2:
-        raise ValueError(f"diagonal needs an array of at least two axes, not of {ndim}")
-    first, second = normalize_axes((axis1, axis2), ndim)
-    (offset,) = shape_of(offset)
-    return bind(diagonal_p, x, offset=offset, axis1=first, axis2=second)

@@ -6,13 +6,12 @@ import dataclasses
 import enum
 import functools
 import weakref
-from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from minijit.graph.jaxpr import Jaxpr, subjaxprs
+from minijit.graph.jaxpr import Jaxpr, equations
 from minijit.graph.primitive import RULES, Primitive
 
 __all__ = ["primitives_of", "users_primitives"]
@@ -23,17 +22,11 @@ _LIBRARIES = frozenset({"builtins", "math", "minijit", "numpy", "operator"})
 def primitives_of(jaxpr: Jaxpr) -> dict[str, Primitive] | None:
     """Return the operations of a program by name; None where two of them share one."""
     found: dict[str, Primitive] = {}
-    for primitive in _primitives(jaxpr):
+    for eqn in equations(jaxpr.eqns):
+        primitive = eqn.primitive
         if found.setdefault(primitive.name, primitive) is not primitive:
             return None
     return found
-
-
-def _primitives(jaxpr: Jaxpr) -> Iterator[Primitive]:
-    for eqn in jaxpr.eqns:
-        yield eqn.primitive
-        for body in subjaxprs(eqn):
-            yield from _primitives(body)
 
 
 def users_primitives(primitives: dict[str, Primitive]) -> list[Primitive]:

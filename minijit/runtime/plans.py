@@ -20,7 +20,7 @@ from minijit.backends.base import Backend, Binary, Build
 from minijit.backends.environment import lowering_digest
 from minijit.graph.config import config
 from minijit.graph.events import emit
-from minijit.graph.jaxpr import Jaxpr, JaxprEqn, subjaxprs
+from minijit.graph.jaxpr import Jaxpr, equations
 from minijit.graph.layout import Layout
 from minijit.graph.portable import NotPortable, checked, write_jaxpr, write_layout
 from minijit.graph.primitive import Primitive, find_primitive
@@ -109,12 +109,8 @@ def settled(jaxpr: Jaxpr) -> Jaxpr:
     """
     if declared("rewrite"):
         return runtime.pipeline.optimize(jaxpr)
-    return runtime.pipeline.inlined(jaxpr) if any(map(_has_rules, jaxpr.eqns)) else jaxpr
-
-
-def _has_rules(eqn: JaxprEqn) -> bool:
-    inner = (each for body in subjaxprs(eqn) for each in body.eqns)
-    return "captured" in eqn.params or any(map(_has_rules, inner))
+    has_rules = any("captured" in eqn.params for eqn in equations(jaxpr.eqns))
+    return runtime.pipeline.inlined(jaxpr) if has_rules else jaxpr
 
 
 def plan_environment(backend: Backend) -> dict[str, Any]:

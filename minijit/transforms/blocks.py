@@ -12,7 +12,7 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, JaxprEqn
 from minijit.graph.trace import bind, trace_function
-from minijit.ops.axes import shifted
+from minijit.ops.axes import place_without, shifted
 from minijit.ops.promote import convert
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.shape import reshape
@@ -71,7 +71,7 @@ class Cut:
     @property
     def place(self) -> int:
         """The axis of blocks among the axes that are left then."""
-        return self.axis - sum(axis < self.axis for axis in self.axes)
+        return place_without(self.axis, self.axes)
 
 
 def cut_few_rows(aval: ShapedArray, axes: tuple[int, ...], few: FewRows) -> Cut | None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var, has_effect
 from minijit.graph.primitive import Kind
 from minijit.transforms.inline import renamed
 
-__all__ = ["Cut", "Separated", "separate"]
+__all__ = ["Cut", "Separated", "marked", "separate", "unmarked"]
+
+_T = TypeVar("_T")
 
 _CHEAP = (Kind.ELEMENTWISE, Kind.VIEW, Kind.PIECEWISE, Kind.INDEX)
 
@@ -55,7 +58,7 @@ def separate(
         wanted: Results that belong to the linear part, be they zero.
         free: Inputs that the linear part can have without their being kept.
     """
-    moved = {var for var, is_linear in zip(jaxpr.invars, linear, strict=True) if is_linear}
+    moved = {*marked(jaxpr.invars, linear)}
     known: list[JaxprEqn] = []
     later: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
@@ -70,18 +73,28 @@ def separate(
         moved.update(eqn.outvars)
     asked = [*wanted, *(False for _ in jaxpr.outvars[len(wanted) :])]
     results = [atom in moved or force for atom, force in zip(jaxpr.outvars, asked, strict=True)]
-    outvars = tuple(a for a, is_linear in zip(jaxpr.outvars, results, strict=True) if is_linear)
+    outvars = marked(jaxpr.outvars, results)
     needed = _known_among((*(a for eqn in later for a in eqn.invars), *outvars), moved)
     residuals, again = _residuals(needed, known, {*free})
-    tangents = tuple(v for v, is_linear in zip(jaxpr.invars, linear, strict=True) if is_linear)
+    tangents = marked(jaxpr.invars, linear)
     second = Jaxpr(residuals + tangents, (), (), (*again, *later), outvars, jaxpr.name)
     first_part = dataclasses.replace(
         jaxpr,
-        invars=tuple(v for v, is_linear in zip(jaxpr.invars, linear, strict=True) if not is_linear),
+        invars=unmarked(jaxpr.invars, linear),
         eqns=tuple(known),
-        outvars=tuple(a for a, own in zip(jaxpr.outvars, results, strict=True) if not own),
+        outvars=unmarked(jaxpr.outvars, results),
     )
     return Separated(first_part, renamed(second), residuals, tuple(results))
+
+
+def marked(items: Sequence[_T], flags: Sequence[bool]) -> tuple[_T, ...]:
+    """Return those of ``items`` whose flag is set."""
+    return tuple(item for item, flag in zip(items, flags, strict=True) if flag)
+
+
+def unmarked(items: Sequence[_T], flags: Sequence[bool]) -> tuple[_T, ...]:
+    """Return those of ``items`` whose flag is not set."""
+    return tuple(item for item, flag in zip(items, flags, strict=True) if not flag)
 
 
 def _known_among(atoms: Iterable[Atom], moved: set[Var]) -> list[Var]:

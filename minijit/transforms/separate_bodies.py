@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var, has_effect
@@ -13,7 +12,7 @@ from minijit.graph.primitive import Kind, find_primitive
 from minijit.graph.source_info import SourceLine
 from minijit.transforms.jvp import refuse_reverse
 from minijit.transforms.linear_results import results_of_branch, results_of_loop
-from minijit.transforms.separate import Separated, separate
+from minijit.transforms.separate import Separated, marked, separate, unmarked
 
 __all__ = ["cut_bodies"]
 
@@ -52,17 +51,17 @@ def _cut_branch(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None,
         _taking(part, [*(branch.invars[place] for place in read)], own, slots)
         for branch, part, own in zip(branches, parts, kept, strict=True)
     )
-    tangents = [atom for atom, is_linear in zip(operands, flags, strict=True) if is_linear]
+    tangents = marked(operands, flags)
     first = dataclasses.replace(
         eqn,
-        invars=(eqn.invars[0], *_others(operands, flags)),
-        outvars=(*_others(eqn.outvars, wanted), *residuals),
+        invars=(eqn.invars[0], *unmarked(operands, flags)),
+        outvars=(*unmarked(eqn.outvars, wanted), *residuals),
         params={"branches": known},
     )
     second = dataclasses.replace(
         eqn,
         invars=(eqn.invars[0], *(operands[place] for place in read), *residuals, *tangents),
-        outvars=_marked(eqn.outvars, wanted),
+        outvars=marked(eqn.outvars, wanted),
         params={"branches": later},
     )
     return (first if first.outvars or has_effect(first) else None), second
@@ -139,13 +138,13 @@ def _cut_scan(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, J
     known = dataclasses.replace(part.known, outvars=(*part.known.outvars, *stacked))
     first = dataclasses.replace(
         eqn,
-        invars=_others(eqn.invars, flags),
-        outvars=(*_others(eqn.outvars, part.moved), *stacks),
+        invars=unmarked(eqn.invars, flags),
+        outvars=(*unmarked(eqn.outvars, part.moved), *stacks),
         params={
             **eqn.params,
             "jaxpr": known,
-            "consts": len(_others(loop.fixed, flags[:consts])),
-            "carries": len(_others(loop.inits, carried)),
+            "consts": len(unmarked(loop.fixed, flags[:consts])),
+            "carries": len(unmarked(loop.inits, carried)),
         },
     )
     own = dict(zip(part.residuals, part.linear.invars, strict=False))
@@ -159,10 +158,10 @@ def _cut_scan(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, J
     second = dataclasses.replace(
         eqn,
         invars=(
-            *(outer[var] for var in fixed), *_marked(eqn.invars[:last], flags[:last]),
-            *(outer[var] for var in rows), *stacks, *_marked(eqn.invars[last:], flags[last:]),
+            *(outer[var] for var in fixed), *marked(eqn.invars[:last], flags[:last]),
+            *(outer[var] for var in rows), *stacks, *marked(eqn.invars[last:], flags[last:]),
         ),
-        outvars=_marked(eqn.outvars, part.moved),
+        outvars=marked(eqn.outvars, part.moved),
         params={
             **eqn.params,
             "jaxpr": dataclasses.replace(part.linear, invars=inputs),
@@ -171,11 +170,3 @@ def _cut_scan(eqn: JaxprEqn, linear: Sequence[bool]) -> tuple[JaxprEqn | None, J
         },
     )  # fmt: skip
     return (first if first.outvars or has_effect(first) else None), second
-
-
-def _marked(items: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(item for item, flag in zip(items, flags, strict=True) if flag)
-
-
-def _others(items: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(item for item, flag in zip(items, flags, strict=True) if not flag)
