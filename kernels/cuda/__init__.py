@@ -8,6 +8,7 @@ from minijit.kernels.cuda.block import add_exactly, total_of
 from minijit.kernels.cuda.indexing import (
     advance,
     block_index,
+    mirrored,
     narrow,
     quotient,
     remainder,
@@ -55,6 +56,7 @@ VOCABULARY = {
     "load_vector_signed": load_vector_signed,
     "maximum": maximum,
     "minimum": minimum,
+    "mirrored": mirrored,
     "narrow": narrow,
     "quotient": quotient,
     "shuffle_xor": shuffle_xor,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from llvmlite import ir
+from numba import cuda
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
+
+int32 = types.int32
+float32 = types.float32
 
 
 def _unsigned(name):
@@ -73,3 +79,20 @@ def advance(typing_context, position, step):
         return builder.call(assembly, [value, by])
 
     return position(position, step), generate
+
+
+@cuda.jit(device=True, forceinline=True)
+def mirrored(number):
+    """Column and row of a tile of a square, in an order in which mirrors follow each other.
+
+    Tiles are counted in shells that close around the first one: those whose larger coordinate is
+    ``edge`` have the numbers from the square of ``edge`` on, a tile before its mirror.
+    """
+    edge = int32(sqrt(float32(number)))
+    if edge * edge > number:  # float32 rounds large numbers, perhaps up to the next square
+        edge = narrow(edge - 1)
+    place = narrow(number - edge * edge)
+    other = quotient(place, 2)
+    if remainder(place, 2) == 0:
+        return edge, other
+    return other, edge

@@ -121,6 +121,7 @@ class _TileEmitter(MapEmitter):
         self.others = [d for d in range(len(kernel.rows)) if d not in (self.inner, across)]
         self.rest = math.prod(kernel.rows[d] for d in self.others)
         self.tail = any(n % edge for n, edge in zip(extents, self.edges, strict=True))
+        self.mirrored = self._reads_mirror()
         self.turned: dict[Load | Store, _Tile] = {}
         self.guards: dict[Load, list[Statement]] = {}
         left = SHARED_BYTES
@@ -132,6 +133,20 @@ class _TileEmitter(MapEmitter):
                 if tile.size * dtype.itemsize <= left and self._can_turn(access):
                     self.turned[access] = tile
                     left -= tile.size * dtype.itemsize
+
+    def _reads_mirror(self) -> bool:
+        """Whether something is read at elements and at their mirrors, with both dimensions swapped.
+
+        A tile and its mirror read the same then, and blocks that follow each other take them.
+        """
+        inner, across = self.inner, self.across
+        swap = {dim: Affine(0, ((dim, 1),)) for dim in range(len(self.kernel.rows))}
+        swap[inner], swap[across] = swap[across], swap[inner]
+        read = {(s.buffer, s.index) for s in self.kernel.statements if isinstance(s, Load)}
+        return self.extents[0] == self.extents[1] and any(
+            _crosses(index, inner, across) and (buffer, index.substituted(swap)) in read
+            for buffer, index in read
+        )
 
     def _can_turn(self, access: Load | Store) -> bool:
         """Find what says whether an element exists; whether nothing has to be loaded for that."""
@@ -158,13 +173,16 @@ class _TileEmitter(MapEmitter):
         wide, high = self.counts
         line(f"block = {call('block_index')}")
         line(f"thread = {call('thread_index')}")
-        left = call("remainder", "block", wide)
-        line(f"left = {self.integer(f'{self.edges[0]}*{left}')}")
-        above = call("quotient", "block", wide)
-        top = call("remainder", above, high)
-        line(f"top = {self.integer(f'{self.edges[1]}*{top}')}")
+        tile = call("remainder", "block", wide * high) if self.others else "block"
+        if self.mirrored:
+            line(f"right, down = {call('mirrored', tile)}")
+        else:
+            line(f"right = {call('remainder', tile, wide)}")
+            line(f"down = {call('quotient', tile, wide)}")
+        line(f"left = {self.integer(f'{self.edges[0]}*right')}")
+        line(f"top = {self.integer(f'{self.edges[1]}*down')}")
         if self.others:
-            line(f"rest = {call('quotient', above, high)}")
+            line(f"rest = {call('quotient', 'block', wide * high)}")
             self.unflatten("rest", self.others)
 
     @property
@@ -184,18 +202,23 @@ class _TileEmitter(MapEmitter):
         self._element("column", "row", self.edges[0], number)
 
     def _element(self, fast: str, slow: str, extent: int, number: str) -> None:
-        """Write where an element lies in the tile and in the space; ``fast`` comes first."""
+        """Write where an element lies in the tile and in the space; ``fast`` comes first.
+
+        In 64 bits, in which what differs between the elements of a thread is a constant of an
+        access: a sum of 32 bits might wrap around, and would be extended for each of them.
+        """
         line, threads = self.writer.line, self.shape.threads
+        index = self.type(np.dtype(np.int64))
         if threads % extent == 0:
+            line(f"{fast} = {index}({self.call('remainder', 'thread', extent)})")
             first = self.call("quotient", "thread", extent)
-            line(f"{fast} = {self.call('remainder', 'thread', extent)}")
-            line(f"{slow} = {self.call('narrow', f'{first} + {threads // extent}*{number}')}")
+            line(f"{slow} = {first} + {threads // extent}*{number}")
         else:
             line(f"n = {self.call('narrow', f'thread + {threads}*{number}')}")
-            line(f"{fast} = {self.call('remainder', 'n', extent)}")
-            line(f"{slow} = {self.call('quotient', 'n', extent)}")
-        line(f"x = {self.integer('left + column')}")
-        line(f"y = {self.integer('top + row')}")
+            line(f"{fast} = {index}({self.call('remainder', 'n', extent)})")
+            line(f"{slow} = {index}({self.call('quotient', 'n', extent)})")
+        line("x = left + column")
+        line("y = top + row")
         self.dims[self.inner], self.dims[self.across] = "x", "y"
 
     def declare(self) -> None:
@@ -253,7 +276,7 @@ class _TileEmitter(MapEmitter):
         place = f"{tile.width}*{row} + {column}"
         if tile.period < tile.rows:
             place += f" + {tile.gap}*{self.call('quotient', row, tile.period)}"
-        return f"{tile.name}[{self.slot(place)}]"
+        return f"{tile.name}[{self.type(np.dtype(np.uint64))}({place})]"
 
     def _loaded(self, load: Load) -> str:
         code = self.load_code(load.buffer, self.index(load.index))

@@ -72,15 +72,18 @@ class Builder:
         offset: int = 0,
         size: int | None = None,
         guard: Operand | None = None,
+        buffer: int | None = None,
     ) -> Value:
+        """Load from an array of its own, or from input ``buffer`` again."""
         index = self.affine(strides, offset)
-        size = self.size(index) if size is None else size
-        name = f"x{len(self.inputs)}"
-        self.inputs.append(Buffer(name, np.dtype(dtype), Role.INPUT, True, size))
+        if buffer is None:
+            buffer = len(self.inputs)
+            size = self.size(index) if size is None else size
+            self.inputs.append(Buffer(f"x{buffer}", np.dtype(dtype), Role.INPUT, True, size))
         out = self.value(dtype, self.level(index))
         if isinstance(guard, Value):
             out = dataclasses.replace(out, level=max(out.level, guard.level))
-        self.body.append(Load(out, len(self.inputs) - 1, index, guard))
+        self.body.append(Load(out, buffer, index, guard))
         return out
 
     def read(self, dtype: Any = np.float32) -> Value:

@@ -31,7 +31,7 @@ from minijit.lowering.source import KernelSource
 from minijit.lowering.symbols import resolve_all
 from tests.lowering.kernel_builder import evaluate, random_inputs
 
-__all__ = ["Pointer", "compared", "run"]
+__all__ = ["Pointer", "compared", "in_python", "run"]
 
 _COLLECTIVE = (cuda.syncthreads, shuffle_from, shuffle_xor)
 _WARP = 32
@@ -171,6 +171,12 @@ def compared(
     for result, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance)
     return source, buffers
+
+
+def in_python(name: str) -> Callable[..., Any]:
+    """Return the device function ``name`` of the vocabulary in which nothing meets."""
+    function: Callable[..., Any] = _Converter(_Block()).convert(VOCABULARY[name])
+    return function
 
 
 def _kernel(source: KernelSource, converter: _Converter) -> Callable[..., Any]:

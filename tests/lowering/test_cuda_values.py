@@ -12,7 +12,7 @@ from minijit.lowering.cuda import emit_cuda
 from minijit.lowering.kernel_ir import Kernel
 from tests.lowering.cuda_kernels import softmax
 from tests.lowering.kernel_builder import Builder, constant, random_inputs
-from tests.lowering.simt import Pointer, compared, run
+from tests.lowering.simt import Pointer, compared, in_python, run
 
 F16, F32, F64 = np.float16, np.float32, np.float64
 BOOL, I8, I32, I64, U8 = np.bool_, np.int8, np.int32, np.int64, np.uint8
@@ -101,6 +101,27 @@ def test_transposition_of_three_dimensions() -> None:
         build.store(build.map("add", build.load(strides), at), [800, 40, 1])
         source, _ = compared(build.kernel())
         assert source.schedule.startswith("tile")
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (100, 100), (3, 40, 40), (2, 33, 3, 33)], ids=str)
+def test_tiles_whose_mirrors_follow_them(shape: tuple[int, ...]) -> None:
+    across = next(dim for dim, extent in enumerate(shape) if extent == shape[-1])
+    build, strides = Builder(shape), list(contiguous_strides(shape))
+    swapped = list(strides)
+    swapped[across], swapped[-1] = swapped[-1], swapped[across]
+    mirror = build.map("sub", build.load(strides), build.load(swapped, buffer=0))
+    build.store(mirror, strides)
+    source, _ = compared(build.kernel())
+    assert "mirrored" in source.text
+
+
+def test_every_tile_of_a_square_has_its_number() -> None:
+    mirrored = in_python("mirrored")
+    for edge in (0, 1, 2, 63, 4095, 4096, 4097, 20_001, 46_339):
+        for place in {0, min(1, edge), edge, max(2 * edge - 1, 0), 2 * edge}:
+            right, down = mirrored(np.int32(edge * edge + place))
+            assert max(right, down) == edge
+            assert 2 * min(right, down) + (down > right) == place
 
 
 @pytest.mark.parametrize("dtype", [F16, F32, F64])
