@@ -7,7 +7,7 @@ is small beside the larger argument, not beside the result.
 from __future__ import annotations
 
 _MODULES = {
-    "exponential": ("exp", "exp2", "expm1"),
+    "exponential": ("exp", "exp_nonpositive", "exp2", "expm1"),
     "logarithm": ("log", "log2", "log10", "log1p"),
     "trigonometric": ("sin", "cos", "tan"),
     "inverse_trigonometric": ("arcsin", "arccos", "arctan", "arctan2"),

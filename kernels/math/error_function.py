@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minijit.kernels.math.device import device
 from minijit.kernels.math.exponential import (
-    exp_clamped,
     exp_medium,
+    exp_nonpositive,
     expm1_of_sum,
     scale,
 )
@@ -124,7 +124,7 @@ def erf_float32(x: Value) -> Value:
     """The error function."""
     size = absolute(x)
     size = select(size > 4.0, 4.0, size)
-    far = 1.0 - exp_clamped(polynomial(size, _LOG_ERFC_FLOAT32))
+    far = 1.0 - exp_nonpositive(polynomial(size, _LOG_ERFC_FLOAT32))
     return copysign(select(size <= 1.0, _near(x), far), x)
 
 

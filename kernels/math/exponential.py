@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from llvmlite import ir
+
 from minijit.kernels.math.device import device
 from minijit.kernels.math.intrinsics import absolute, bits, fma, real, select, shift_right_logical
 from minijit.kernels.math.polynomial import polynomial
@@ -11,10 +13,11 @@ from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
 # bits of the sum. Unlike a conversion to int it is defined for NaN, and it costs one addition.
 ROUNDER = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
 _MANTISSA = {FLOAT32: 23, FLOAT64: 52}
-_BIAS = {FLOAT32: 127, FLOAT64: 1023}
-# With the exponent's bias in it twice, once for each half of a power of two that is not yet split:
-# the low bits of a sum are then positive, and shifts alone make floats of them.
-_BIASED_ROUNDER = {kind: ROUNDER[kind] + 2 * _BIAS[kind] for kind in ROUNDER}
+BIAS = {FLOAT32: 127, FLOAT64: 1023}
+# Below, exp(x) rounds to zero.
+_EXP_IS_ZERO = {FLOAT32: -104.0, FLOAT64: -746.0}
+# A power of two moved so far from either end of the exponents is a normal number.
+_FAR = {FLOAT32: 64, FLOAT64: 512}
 
 LOG2_E = 1.4426950408889634
 # ln(2) in two parts. The first has so few bits that its product with any exponent is exact.
@@ -85,22 +88,28 @@ def clamp(x: Value, low: float, high: float) -> Value:
     return select(x < low, low, x)
 
 
-def power_of_two(rounded: Value, shift: int = 0) -> Value:
-    """2**(n + shift) for `rounded` as of round_exponent(); n + shift must be a normal exponent."""
-    kind = rounded.kind
-    return real((bits(rounded) + (shift - _BIAS[kind])) << _MANTISSA[kind])
+def _rounder(kind: ir.Type, plus: int) -> float:
+    """The number that rounds, with the exponent's bias: a shift alone makes a power of two."""
+    return ROUNDER[kind] + BIAS[kind] + plus
 
 
-def scale(x: Value, rounded: Value) -> Value:
-    """x * 2**n for `rounded` as of round_exponent(), into the subnormals and to infinity."""
-    first, second = _halves(rounded)
-    return x * first * second
+def round_exponent(x: Value, factor: float = 1.0, plus: int = 0) -> tuple[Value, Value]:
+    """(rounded, n): x * factor rounded to a whole number n, and what power_of_two() takes."""
+    rounder = _rounder(x.kind, plus)
+    rounded = x + rounder if factor == 1.0 else fma(x, factor, rounder)
+    return rounded, rounded - rounder
 
 
-def _halves(rounded: Value) -> tuple[Value, Value]:
+def power_of_two(rounded: Value) -> Value:
+    """2**(n + plus) for `rounded` as of round_exponent(x, factor, plus): a normal number."""
+    return real(bits(rounded) << _MANTISSA[rounded.kind])
+
+
+def _factors(rounded: Value) -> tuple[Value, Value]:
     """Two powers of two of about equal size whose product is 2**n, which need not be a float.
 
-    What is times the one loses nothing, and is rounded once as it is times the other.
+    `rounded` is that of round_exponent(x, factor, BIAS): the bias is in it twice, once for each of
+    the two. What is times the one loses nothing, and is rounded once as it is times the other.
     """
     mantissa = _MANTISSA[rounded.kind]
     whole = bits(rounded)
@@ -108,23 +117,16 @@ def _halves(rounded: Value) -> tuple[Value, Value]:
     return real(half << mantissa), real((whole - half) << mantissa)
 
 
-def _scale_plus_one(x: Value, rounded: Value) -> Value:
-    """(1 + x) * 2**n: of the two roundings the second one is exact but in the subnormals."""
-    first, second = _halves(rounded)
-    return fma(x, first, first) * second
+def scale(x: Value, rounded: Value) -> Value:
+    """x * 2**n, into the subnormals and to infinity, as of round_exponent(y, factor, BIAS)."""
+    first, second = _factors(rounded)
+    return x * first * second
 
 
-def round_exponent(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
-    """(rounded, n): x * factor rounded to a whole number n, as the exponent of a power of two."""
-    rounder = _BIASED_ROUNDER[x.kind]
-    rounded = x + rounder if factor == 1.0 else fma(x, factor, rounder)
-    return rounded, rounded - rounder
-
-
-def reduce_by_ln2(x: Value) -> tuple[Value, Value]:
-    """(rounded, r) with x = n * ln(2) + r (Cody and Waite), n as of round_exponent()."""
+def reduce_by_ln2(x: Value, plus: int = 0) -> tuple[Value, Value]:
+    """(rounded, r) with x = n * ln(2) + r (Cody and Waite), as of round_exponent()."""
     kind = x.kind
-    rounded, n = round_exponent(x, LOG2_E)
+    rounded, n = round_exponent(x, LOG2_E, plus)
     return rounded, fma(n, -LN2_LOW[kind], fma(n, -LN2_HIGH[kind], x))
 
 
@@ -133,10 +135,20 @@ def expm1_reduced(r: Value) -> Value:
     return fma(r * r, polynomial(r, _EXP[r.kind]), r)
 
 
-def exp_clamped(x: Value) -> Value:
-    """exp(x) for x within the limits beyond which the result is 0 or infinity anyway."""
-    rounded, r = reduce_by_ln2(x)
-    return _scale_plus_one(expm1_reduced(r), rounded)
+def _exp(x: Value, low: float, high: float) -> Value:
+    rounded, r = reduce_by_ln2(clamp(x, low, high), BIAS[x.kind])
+    first, second = _factors(rounded)
+    # Of the two roundings the second one is exact but in the subnormals.
+    return fma(expm1_reduced(r), first, first) * second
+
+
+def exp_nonpositive(x: Value) -> Value:
+    """exp(x) for x that is not above 0, or NaN: it cannot overflow, and takes less."""
+    kind = x.kind
+    low, far = _EXP_IS_ZERO[kind], _FAR[kind]
+    rounded, r = reduce_by_ln2(select(x < low, low, x), far)
+    power = power_of_two(rounded)
+    return fma(expm1_reduced(r), power, power) * 2.0**-far
 
 
 def exp2_medium(x: Value) -> Value:
@@ -152,28 +164,40 @@ def exp_medium(x: Value) -> Value:
 
 
 def expm1_of_sum(high: Value, low: Value) -> tuple[Value, Value]:
-    """(rounded, q) with exp(high + low) = 2**n * (1 + q), n as of round_exponent().
+    """(rounded, q) with exp(high + low) = 2**n * (1 + q), `rounded` as scale() takes it.
 
     The low part is no more than a few units of the last place of the high one.
     """
-    rounded, r = reduce_by_ln2(high)
+    rounded, r = reduce_by_ln2(high, BIAS[high.kind])
     return rounded, expm1_reduced(r + low)
 
 
 @device(FLOAT32)
 def exp_float32(x: Value) -> Value:
     """exp(x)."""
-    return exp_clamped(clamp(x, -104.0, 89.0))
+    return _exp(x, _EXP_IS_ZERO[FLOAT32], 89.0)
+
+
+@device(FLOAT32)
+def exp_nonpositive_float32(x: Value) -> Value:
+    """exp(x) for x that is not above 0."""
+    return exp_nonpositive(x)
 
 
 @device(FLOAT64)
 def exp_float64(x: Value) -> Value:
     """exp(x)."""
-    return exp_clamped(clamp(x, -746.0, 710.0))
+    return _exp(x, _EXP_IS_ZERO[FLOAT64], 710.0)
+
+
+@device(FLOAT64)
+def exp_nonpositive_float64(x: Value) -> Value:
+    """exp(x) for x that is not above 0."""
+    return exp_nonpositive(x)
 
 
 def _exp2(x: Value) -> Value:
-    rounded, n = round_exponent(x)
+    rounded, n = round_exponent(x, 1.0, BIAS[x.kind])
     r = x - n
     return scale(fma(r, polynomial(r, _EXP2[x.kind]), 1.0), rounded)
 
@@ -191,9 +215,9 @@ def exp2_float64(x: Value) -> Value:
 
 
 def _expm1(x: Value, low: float, high: float) -> Value:
-    rounded, r = reduce_by_ln2(clamp(x, low, high))
     # At half size, for 2**n itself overflows where the result does not yet.
-    half_power = power_of_two(rounded, -1)
+    rounded, r = reduce_by_ln2(clamp(x, low, high), -1)
+    half_power = power_of_two(rounded)
     y = fma(half_power, expm1_reduced(r), half_power - 0.5) * 2.0
     # Halving would round a subnormal, and drop the sign of zero.
     return select(absolute(x) < 1e-30, x, y)

@@ -6,8 +6,7 @@ import math
 
 from minijit.kernels.math.device import device
 from minijit.kernels.math.exponential import (
-    clamp,
-    exp_clamped,
+    exp_nonpositive,
     expm1_reduced,
     power_of_two,
     reduce_by_ln2,
@@ -56,28 +55,28 @@ def tanh_float64(x: Value) -> Value:
     return _tanh(x, 20.0)
 
 
-def _sigmoid(x: Value, limit: float) -> Value:
+def _sigmoid(x: Value) -> Value:
     """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)): no overflow on the way."""
-    e = exp_clamped(clamp(-absolute(x), -limit, 0.0))
+    e = exp_nonpositive(-absolute(x))
     return select(x >= 0.0, 1.0, e) / (e + 1.0)
 
 
 @device(FLOAT32)
 def sigmoid_float32(x: Value) -> Value:
     """1 / (1 + exp(-x))."""
-    return _sigmoid(x, 104.0)
+    return _sigmoid(x)
 
 
 @device(FLOAT64)
 def sigmoid_float64(x: Value) -> Value:
     """1 / (1 + exp(-x))."""
-    return _sigmoid(x, 746.0)
+    return _sigmoid(x)
 
 
 def _quarter_exp(size: Value) -> Value:
     """exp(size) / 4, which does not overflow where sinh and cosh do not."""
-    rounded, r = reduce_by_ln2(size)
-    return (expm1_reduced(r) + 1.0) * power_of_two(rounded, -2)
+    rounded, r = reduce_by_ln2(size, -2)
+    return (expm1_reduced(r) + 1.0) * power_of_two(rounded)
 
 
 def _sinh(x: Value, limit: float) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from minijit.kernels.math.device import device
-from minijit.kernels.math.exponential import LOG2_E, clamp, exp2_medium, exp_clamped
+from minijit.kernels.math.exponential import LOG2_E, clamp, exp2_medium, exp_nonpositive
 from minijit.kernels.math.intrinsics import absolute, fma, select, sqrt, to_float32, to_float64
 from minijit.kernels.math.logarithm import log1p_any, log1p_third
 from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
@@ -77,13 +77,12 @@ def logaddexp2_float32(x: Value, y: Value) -> Value:
 def logaddexp_float64(x: Value, y: Value) -> Value:
     """log(exp(x) + exp(y)); where the sum cancels, 3 ulp of the larger argument."""
     larger, smaller = _larger(x, y)
-    return larger + log1p_any(exp_clamped(clamp(_gap(larger, smaller), -746.0, 0.0)))
+    return larger + log1p_any(exp_nonpositive(_gap(larger, smaller)))
 
 
 @device(FLOAT64)
 def logaddexp2_float64(x: Value, y: Value) -> Value:
     """log2(2 ** x + 2 ** y); where the sum cancels, 3 ulp of the larger argument."""
     larger, smaller = _larger(x, y)
-    gap = clamp(_gap(larger, smaller), -1076.0, 0.0)
-    more = log1p_any(exp_clamped(gap * math.log(2.0)))
+    more = log1p_any(exp_nonpositive(_gap(larger, smaller) * math.log(2.0)))
     return _plus_log2(larger == smaller, larger, more)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Primitive
-from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.lowering.cpu_functions import Function, functions_of
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
 from minijit.lowering.kernel_ir import (
     Kernel,
@@ -34,7 +33,6 @@ __all__ = ["FEW", "UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim
 
 UNIT_NS = 8_000
 """Work that one unit should hold: small against a launch in parallel, large against its claim."""
-_SAME_FUNCTION = {"pow": "power", "float_power": "power"}
 FEW = 64
 """Up to so many elements a kernel knows their number: looking it up would cost too much."""
 _ACCESS_NS = 0.05
@@ -121,25 +119,28 @@ class CpuEmitter(Emitter):
         self.sizes: dict[str, int] = {}
         self.collected: dict[Store, str] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
-        self._uses = _uses(kernel)
+        self._functions = functions_of(kernel)
+        maps = (node for node in walk(kernel.body) if isinstance(node, Map))
+        self._uses = Counter((self._functions[m.out], scalar_dtype(m.args)) for m in maps)
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
-        """Return the vectorisable function of ``op`` where there is one, else its scalar code."""
-        known = _vectorised(op, dtype)
+    def function(self, statement: Map, dtype: np.dtype[Any]) -> tuple[str, Hashable, bool]:
+        """Return the vectorisable function where there is one, else the compiled scalar code."""
+        used = self._functions[statement.out]
+        op, known = used.op, used.vectorised(dtype)
         if known is not None:
-            return Symbol(_DEVICE, "called", (known,)) if self._calls(op, dtype) else known, True
+            called = Symbol(_DEVICE, "called", (known,))
+            return used.name, called if self._calls(used, dtype) else known, True
         assert op.scalar is not None
-        if op.scalar.cpu is not None:
-            return self.scalar_function(op.scalar.cpu, dtype), False
-        return self.scalar_function(op.scalar.make, dtype), False
+        make = op.scalar.make if op.scalar.cpu is None else op.scalar.cpu
+        return used.name, self.scalar_function(make, dtype), False
 
     def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
         """Return the device function of what ``make(*arguments)`` returns."""
         return Symbol(_KERNELS, "scalar_function", (make, *arguments))
 
-    def _calls(self, op: Primitive, dtype: np.dtype[Any]) -> bool:
-        """Whether ``op`` is a function that the kernel calls, rather than written out each time."""
-        return self._uses[op, dtype] >= _OFTEN and _vectorised(op, dtype) is not None
+    def _calls(self, used: Function, dtype: np.dtype[Any]) -> bool:
+        """Whether the kernel calls a function, rather than having it written out each time."""
+        return self._uses[used, dtype] >= _OFTEN and used.vectorised(dtype) is not None
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""
@@ -282,8 +283,8 @@ class CpuEmitter(Emitter):
         looks ahead of holds no more than one or two iterations of the loop.
         """
         flops = sum(
-            count * (_CALL_FLOPS if self._calls(op, dtype) else op.flops)
-            for (op, dtype), count in self._uses.items()
+            count * (_CALL_FLOPS if self._calls(used, dtype) else used.op.flops)
+            for (used, dtype), count in self._uses.items()
         )
         return _INTERLEAVE if flops > _CHAIN else 0
 
@@ -319,20 +320,6 @@ class CpuEmitter(Emitter):
             bool(self.sizes) or trips >= _VERY_LONG or trips % _LONG == 0,
         )
         return KernelSource(kernel, text, self.names, schedule, launch)
-
-
-def _vectorised(op: Primitive, dtype: np.dtype[Any]) -> Symbol | None:
-    """Return the function of an operation without code for the CPU of its own, if there is one."""
-    if op.scalar is None or op.scalar.cpu is not None:
-        return None
-    known = CPU_FUNCTIONS.get((_SAME_FUNCTION.get(op.name, op.name), dtype.name))
-    return None if known is None else Symbol(*known)
-
-
-def _uses(kernel: Kernel) -> Counter[tuple[Primitive, np.dtype[Any]]]:
-    """Return how often each function is computed, by its dtype."""
-    maps = (node for node in walk(kernel.body) if isinstance(node, Map))
-    return Counter((node.op, scalar_dtype(node.args)) for node in maps)
 
 
 def _is_called(value: Hashable) -> bool:

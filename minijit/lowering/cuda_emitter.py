@@ -11,7 +11,7 @@ import numpy as np
 
 from minijit.graph.dtypes import short_name
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Monoid, Primitive
+from minijit.graph.primitive import Monoid
 from minijit.lowering.cuda_launch import VECTOR_BYTES
 from minijit.lowering.cuda_vectors import whole_vectors
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, walk
@@ -85,18 +85,19 @@ class CudaEmitter(Emitter):
         """Return the name of a helper, or of the one that keeps the signs of float16 NaNs."""
         return super().helper(f"{name}_signed" if self.signed and name in _SIGN_KEEPERS else name)
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
+    def function(self, statement: Map, dtype: np.dtype[Any]) -> tuple[str, Hashable, bool]:
         """Return libdevice's function or the compiled scalar code."""
+        op = statement.op
         assert op.scalar is not None
         if op.scalar.cuda is not None:
-            return self.scalar_function(op.scalar.cuda, dtype), False
+            return op.name, self.scalar_function(op.scalar.cuda, dtype), False
         if op.name in _EXTREMA and dtype.kind != "b":
-            return self.symbol(_EXTREMA[op.name]), True
+            return op.name, self.symbol(_EXTREMA[op.name]), True
         if op.name in _ROUNDING and dtype.kind == "f":
-            return self.symbol(op.name), True
+            return op.name, self.symbol(op.name), True
         if op.name in MATH and dtype.kind == "f":
-            return MATH[op.name], True
-        return self.scalar_function(op.scalar.make, dtype), False
+            return op.name, MATH[op.name], True
+        return op.name, self.scalar_function(op.scalar.make, dtype), False
 
     def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
         """Return the device function of what ``make(*arguments)`` returns."""

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from minijit.graph.index import Affine
-from minijit.graph.primitive import Primitive
 from minijit.lowering.kernel_ir import (
     Guard,
     Index,
@@ -122,8 +121,8 @@ class Emitter:
 
     What a target provides:
 
-    - ``function(op, dtype)``: the device function of a primitive, and whether it is known to
-      return its operands' dtype exactly (then no cast is written).
+    - ``function(statement, dtype)``: the name and the device function of a ``Map``, and whether it
+      is known to return its operands' dtype exactly (then no cast is written).
     - ``vocabulary``: a module whose ``helper(name)`` returns the device functions that are asked
       for by name, among them ``round_half`` (float32 or float64 -> float32 that holds a
       float16), ``half_value`` (uint16 bits -> float32), ``half_bits`` (float32 -> uint16 bits) and
@@ -149,8 +148,8 @@ class Emitter:
 
     # What targets differ in.
 
-    def function(self, op: Primitive, dtype: np.dtype[Any]) -> tuple[Hashable, bool]:
-        """Return the device function of ``op`` for ``dtype``, and whether it returns that dtype."""
+    def function(self, statement: Map, dtype: np.dtype[Any]) -> tuple[str, Hashable, bool]:
+        """Return name and device function of a ``Map``, and whether that returns ``dtype``."""
         raise NotImplementedError
 
     def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
@@ -250,8 +249,8 @@ class Emitter:
             elif dtype.kind == "f" and symbol in _FLOAT_ARITHMETIC:
                 natural = dtype
         else:
-            function, exact = self.function(op, dtype)
-            code = f"{self.name(f'{op.name}_{dtype.name}', function)}({', '.join(args)})"
+            name, function, exact = self.function(statement, dtype)
+            code = f"{self.name(f'{name}_{dtype.name}', function)}({', '.join(args)})"
             natural = dtype if exact else None
             if op.scalar.strict:
                 natural = held_dtype(out)

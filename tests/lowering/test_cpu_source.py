@@ -47,7 +47,7 @@ def test_softmax_reads_as_it_is_meant() -> None:
         "        for i1 in range(1024):\n"
         "            v0 = b0[1024*i0 + i1]  # x0\n"
         "            v2 = v0 - v1  # model.py:12\n"
-        "            v3 = exp_float32(v2)  # model.py:12\n"
+        "            v3 = exp_nonpositive_float32(v2)  # model.py:12\n"
         "            kept_v3[i1] = v3\n"
         "            sum_v4 = fold_sum(sum_v4, v3)  # model.py:12\n"
         "        v4 = sum_v4\n"
@@ -306,7 +306,7 @@ def test_the_pass_that_computes_longest_prefetches_the_next_row_and_the_place_of
     text = emit_cpu(softmax(4096, 1000)).text
     assert text.count("prefetch_") == 2
     for line in ("prefetch_read(b0, 1000*i0 + i1 + 1000)", "prefetch_write(b1, 1000*i0 + i1)"):
-        assert text.index("max_v1 = fold") < text.index(line) < text.index("exp_float32")
+        assert text.index("max_v1 = fold") < text.index(line) < text.index("exp_nonpositive")
 
 
 def test_a_pass_that_stores_prefetches_the_place_of_the_next_row() -> None:

@@ -104,7 +104,7 @@ def arguments_of(name: str, dtype: str, count: int, seed: int = 1) -> tuple[Arra
     x = samples(dtype, count, seed)
     border = border_values(dtype)
     if name not in BINARY:
-        return (np.concatenate([x, border]),)
+        return (in_domain(name, np.concatenate([x, border])),)
     y = samples(dtype, count, seed + 1)
     if name == "power":
         # Half of them with a finite positive result: where the logarithm's last bits are seen.
@@ -121,6 +121,11 @@ def arguments_of(name: str, dtype: str, count: int, seed: int = 1) -> tuple[Arra
     return np.concatenate([x, mesh_x.ravel()]), np.concatenate([y, mesh_y.ravel()])
 
 
+def in_domain(name: str, x: Array) -> Array:
+    """The arguments that a function of one may be called with."""
+    return x[~(x > 0)] if name == "exp_nonpositive" else x
+
+
 def _mp_sigmoid(x: mpmath.mpf) -> mpmath.mpf:
     return 1 / (1 + mpmath.exp(-x))
 
@@ -135,6 +140,7 @@ def _mp_logaddexp2(x: mpmath.mpf, y: mpmath.mpf) -> mpmath.mpf:
 
 _EXACT: dict[str, Callable[..., Any]] = {
     "exp": mpmath.exp,
+    "exp_nonpositive": mpmath.exp,
     "exp2": lambda x: mpmath.mpf(2) ** x,
     "expm1": mpmath.expm1,
     "log": mpmath.log,
@@ -163,12 +169,15 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "logaddexp": _mp_logaddexp,
     "logaddexp2": _mp_logaddexp2,
 }
-_EXPONENTIAL = ("exp", "exp2", "expm1", "sinh", "cosh", "sigmoid", "tanh", "erf", "erfc")
+_EXPONENTIAL = (
+    *("exp", "exp_nonpositive", "exp2", "expm1", "sinh", "cosh", "sigmoid", "tanh", "erf", "erfc"),
+)
 _SCIPY = {"sigmoid": "expit", "erf": "erf", "erfc": "erfc"}
 
 
 def library(name: str) -> Callable[..., Array]:
     """NumPy's ufunc, or SciPy's where NumPy has none."""
+    name = name.removesuffix("_nonpositive")
     return getattr(scipy.special, _SCIPY[name]) if name in _SCIPY else getattr(np, name)
 
 

@@ -80,3 +80,13 @@ def test_called_functions_return_the_same_bits_for_vectors_and_for_what_is_left(
     assert same.all(), [argument[~same][0] for argument in arguments]
     (text,) = compiled.inspect_asm().values()
     assert re.search(rf"minijit\.{name}_{dtype}\.\d", text)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_cannot_overflow_takes_fewer_instructions(dtype: str) -> None:
+    counts = [
+        len(re.findall(r"^\s*v.*%[yz]mm", _assembly(name, dtype), re.MULTILINE))
+        for name in ("exp_nonpositive", "exp")
+    ]
+    assert counts[0] < counts[1]
+    assert "vmin" not in _assembly("exp_nonpositive", dtype)
