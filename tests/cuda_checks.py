@@ -40,6 +40,7 @@ class _Recorder(CpuBackend):
     """Computes on the CPU what is cut into kernels as for CUDA, and keeps these kernels."""
 
     few_rows = CudaBackend.few_rows
+    splits_columns = CudaBackend.splits_columns
     reduces_in_blocks = CudaBackend.reduces_in_blocks
     most_columns = CudaBackend.most_columns
     most_matrix_bytes = CudaBackend.most_matrix_bytes

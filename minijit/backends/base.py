@@ -72,6 +72,9 @@ class Backend(Protocol):
     name: str
     few_rows: int
     """A reduction with fewer rows than this does not fill the device: long ones are split."""
+    splits_columns: bool
+    """Whether columns of many rows are reduced in blocks, which lie together in memory: not where
+    so many threads run at once that theirs do."""
     reduces_in_blocks: bool
     """Whether few long rows are reduced in blocks where a second reduction needs the first."""
     most_buffers: int

@@ -6,11 +6,12 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost
+from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, cell_cost
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
+from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
-from minijit.lowering.stages import CHEAP_FLOPS, Stage, indices, operands, stage_kernel
+from minijit.lowering.stages import CHEAP_FLOPS, Stage, accesses, indices, operands, stage_kernel
 
 __all__ = ["emit_column"]
 
@@ -26,8 +27,10 @@ _TOGETHER = 4
 """Columns that are added at a time where each takes little work: accumulators are then read and
 written once for all of them, which would take longer than what is done to them. Those of fewer
 rows than a tile should have LLVM keeps in registers anyway."""
+_LITTLE_FLOPS = CHEAP_FLOPS // 4
+"""And half as many where it takes more than this."""
 _AHEAD = 8
-"""Columns that are prefetched ahead: a tile's part of a column is too short for the hardware's."""
+"""Columns that are prefetched ahead: the hardware stops where a page does, if not a tile's part."""
 
 
 def emit_column(kernel: Kernel, lane: int) -> KernelSource:
@@ -58,7 +61,9 @@ class _Column:
     @property
     def _row_bytes(self) -> int:
         """Bytes that a row reads of its widest array."""
-        return self.cells * max(buffer.dtype.itemsize for buffer in self.kernel.buffers)
+        buffers = self.kernel.buffers
+        sizes = (buffers[access.buffer].dtype.itemsize for access in accesses(self.kernel))
+        return self.cells * max(sizes, default=0)
 
     def _width(self) -> int:
         """Return the number of rows of a tile."""
@@ -71,7 +76,9 @@ class _Column:
         tiles = -(-_TILES * extent // max(math.prod(rows), 1))
         wanted = -(-extent // tiles // least) * least
         near = _KEPT_BYTES // max(self._row_bytes, 1) // least * least
-        return min(extent, max(least, min(wanted, most, near or most)))
+        width = min(extent, max(least, min(wanted, most, near or most)))
+        # Equal tiles rather than a narrow last one.
+        return min(extent, -(-extent // -(-extent // width) // least) * least)
 
     def _per_row(self) -> set[Value]:
         """Return the row values that differ along the lane; results of reductions count as such."""
@@ -137,7 +144,11 @@ class _Column:
             f"column: {tile.units} units of {self.width} adjacent rows, {len(stages)} passes over "
             f"{self.cells} columns, vectors along i{self.lane}"
         )
-        return emitter.finish(tile.units, cost * math.prod(kernel.rows), schedule, self.width)
+        # Columns that are taken together are work for a processor as it is: several vectors besides
+        # multiply the addresses of a loop, and LLVM's time for those grows like their square.
+        interleave = 1 if all(self._together(stage) > 1 for stage in stages) else None
+        work = cost * math.prod(kernel.rows)
+        return emitter.finish(tile.units, work, schedule, self.width, interleave)
 
     def _tile(self, cost: float) -> Tile:
         rows = self.kernel.rows
@@ -190,45 +201,65 @@ class _Column:
         cols.sort(key=lambda dim: [-abs(index.stride(dim)) for index in loads])
         flushed = [each for each in accumulations if each.segmented]
         with contextlib.ExitStack() as stack:
-            for position, dim in enumerate(cols):
-                extent = kernel.extents[dim]
-                span = emitter.columns(dim)
-                if flushed and position == len(cols) - 1 and extent > _CHAIN:
-                    span = emitter.segments(stack, dim, _CHAIN)
-                together = self._together(stage, dim) if position == len(cols) - 1 else 1
-                if together > 1:
-                    span = f"{span}, {together}" if "," in span else f"0, {span}, {together}"
-                head = f"for i{dim} in range({span}):"
-                if flushed and position == len(cols) - 1:
-                    with emitter.writer.block(head):
-                        self._cells(stage, accumulations, dim, together)
-                    with self._lanes():
-                        for each in flushed:
-                            each.flush(emitter, self._slot)
-                    return
+            for dim in cols[:-1]:
+                head = f"for i{dim} in range({emitter.columns(dim)}):"
                 stack.enter_context(emitter.writer.block(head))
-            if cols:
-                self._cells(stage, accumulations, cols[-1], together)
-            else:
+            if not cols:
                 self._cells(stage, accumulations, None, 1)
+                return
+            dim, low, high = cols[-1], "0", emitter.columns(cols[-1])
+            if flushed and kernel.extents[dim] > _CHAIN:
+                low, _, high = emitter.segments(stack, dim, _CHAIN).partition(", ")
+            self._walk(stage, accumulations, dim, low, high)
+            if flushed:
+                with self._lanes():
+                    for each in flushed:
+                        each.flush(emitter, self._slot)
 
-    def _together(self, stage: Stage, dim: int) -> int:
-        """Return how many columns along ``dim`` to take at a time."""
+    def _walk(
+        self, stage: Stage, accumulations: Sequence[Accumulation], dim: int, low: str, high: str
+    ) -> None:
+        """Write the loop over columns from ``low`` to ``high``: some at a time, then what is left.
+
+        There is something left only in the last segment: the others are multiples.
+        """
+        writer, together = self.emitter.writer, self._together(stage)
+        whole, last = high, high
+        if together > 1 and (self.kernel.extents[dim] % together or self.kernel.ragged is not None):
+            whole, last = "whole", "last"
+            writer.line(f"last = {high}")
+            length = "last" if low == "0" else f"(last - {low})"
+            writer.line(f"whole = last - {length} % {together}")
+        if together > 1:
+            span = f"{low}, {whole}, {together}"
+        else:
+            span = whole if low == "0" else f"{low}, {whole}"
+        with writer.block(f"for i{dim} in range({span}):"):
+            self._cells(stage, accumulations, dim, together)
+        if whole != last:
+            with writer.block(f"for i{dim} in range({whole}, {last}):"):
+                self._cells(stage, accumulations, dim, 1)
+
+    def _together(self, stage: Stage) -> int:
+        """Return how many columns to take at a time."""
         flops = sum(s.op.flops for s in stage.cells if isinstance(s, Map))
-        if not stage.reduces or flops > CHEAP_FLOPS or self.kernel.ragged is not None:
+        if not stage.reduces or flops > CHEAP_FLOPS or self.width < _LANES[0]:
             return 1
-        if self._hoisted(stage) or stage.reuses or stage.keeps or self.width < _LANES[0]:
+        if stage.reuses or stage.keeps or any(isinstance(s, Load) for s in self._hoisted(stage)):
             return 1
-        return math.gcd(_TOGETHER, self.kernel.extents[dim])
+        return _TOGETHER if flops <= _LITTLE_FLOPS else _TOGETHER // 2
 
-    def _prefetch(self, statements: Sequence[Statement], dim: int) -> None:
+    def _prefetch(self, statements: Sequence[Statement], dim: int, together: int) -> None:
         """Write prefetches of what is loaded ``_AHEAD`` steps along ``dim`` further on."""
         for statement in statements:
             if isinstance(statement, Load) and self.kernel.extents[dim] > _AHEAD:
                 stride = statement.index.stride(dim)
                 adjacent = abs(statement.index.stride(self.lane)) == 1
-                if adjacent and abs(stride) > self.width and self.emitter.is_far(statement):
-                    self.emitter.prefetch(statement, _AHEAD * stride, self.lane)
+                # Short columns one after the other are one long run to the hardware.
+                apart = abs(stride) > self.width or self.width >= _LANES[0]
+                if adjacent and apart and self.emitter.is_far(statement):
+                    first, *more = ((_AHEAD + number) * stride for number in range(together))
+                    self.emitter.prefetch(statement, first, self.lane, more=more)
 
     def _hoisted(self, stage: Stage) -> list[Statement]:
         """Return the statements of a pass that are the same for all rows of a tile."""
@@ -255,14 +286,13 @@ class _Column:
         emitter = self.emitter
         hoisted = self._hoisted(stage)
         rest = [s for s in stage.cells if s not in hoisted]
-        emitter.statements(hoisted)
         cached = self.width * self._row_bytes <= _KEPT_BYTES and stage != self.staging.stages[0]
         if dim is not None and not cached:
-            for _ in self._columns(dim, together):
-                self._prefetch(rest, dim)
+            self._prefetch(rest, dim, together)
         if dim is not None and together > 1:
             self._columns_of(stage, accumulations, dim, together)
             return
+        emitter.statements(hoisted)
         with self._lanes():
             at = self._position()
             at = f"({at})" if "+" in at else at

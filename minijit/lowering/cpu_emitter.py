@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_functions import Function, functions_of
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
+from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import (
     Kernel,
     Load,
@@ -29,7 +29,7 @@ from minijit.lowering.source import Emitter, KernelSource, scalar_dtype
 from minijit.lowering.stages import value_dims
 from minijit.lowering.symbols import Symbol
 
-__all__ = ["FEW", "UNIT_NS", "CpuEmitter", "Tile", "cell_cost", "unit_stride_dim", "unit_strides"]
+__all__ = ["FEW", "UNIT_NS", "CpuEmitter", "cell_cost", "unit_stride_dim", "unit_strides"]
 
 UNIT_NS = 8_000
 """Work that one unit should hold: small against a launch in parallel, large against its claim."""
@@ -51,43 +51,6 @@ _LONG = 128
 """Trips from which on a loop has work for so many vectors."""
 _VERY_LONG = 16 * _LONG
 """Trips from which on what is left after so many vectors is little in any case."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
-    """How the rows of a kernel are cut into units, and walked inside one.
-
-    Attributes:
-        order: The row dimensions from the outermost loop to the innermost.
-        extents: Their extents, in that order.
-        blocks: How many indices of each belong to one unit, in that order.
-    """
-
-    order: tuple[int, ...]
-    extents: tuple[int, ...]
-    blocks: tuple[int, ...]
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Number of blocks along each dimension."""
-        return tuple(-(-e // b) for e, b in zip(self.extents, self.blocks, strict=True))
-
-    @property
-    def units(self) -> int:
-        """Number of units."""
-        return math.prod(self.counts)
-
-    @staticmethod
-    def filled(order: Sequence[int], extents: Sequence[int], rows: int) -> Tile:
-        """Return the tile that holds about ``rows`` rows, the innermost dimensions whole."""
-        blocks: list[int] = []
-        for dim in reversed(order):
-            block = min(extents[dim], max(rows, 1))
-            # Equal blocks rather than a small last one.
-            count = max(-(-extents[dim] // max(block, 1)), 1)
-            blocks.append(max(-(-extents[dim] // count), 1))
-            rows = rows // extents[dim]
-        return Tile(tuple(order), tuple(extents[d] for d in order), tuple(reversed(blocks)))
 
 
 _KERNELS = "minijit.kernels.cpu"
@@ -167,7 +130,14 @@ class CpuEmitter(Emitter):
         buffer = self.kernel.buffers[access.buffer]
         return buffer.size * buffer.dtype.itemsize >= _FAR_BYTES
 
-    def prefetch(self, access: Load | Store, jump: int, lane: int, span: str = "low, high") -> None:
+    def prefetch(
+        self,
+        access: Load | Store,
+        jump: int,
+        lane: int,
+        span: str = "low, high",
+        more: Sequence[int] = (),
+    ) -> None:
         """Write prefetches of what the indices ``span`` of ``lane`` access with unit stride.
 
         Args:
@@ -175,12 +145,14 @@ class CpuEmitter(Emitter):
             jump: How many elements further on they will be by then.
             lane: The dimension.
             span: What ``range`` takes.
+            more: Further jumps.
         """
         kind = "write" if isinstance(access, Store) else "read"
         step = _LINE_BYTES // self.kernel.buffers[access.buffer].dtype.itemsize
-        place = self.index(access.index.plus(Affine(jump)))
         with self.writer.block(f"for i{lane} in range({span}, {step}):"):
-            self.writer.line(f"{self.helper(f'prefetch_{kind}')}(b{access.buffer}, {place})")
+            for each in (jump, *more):
+                place = self.index(access.index.plus(Affine(each)))
+                self.writer.line(f"{self.helper(f'prefetch_{kind}')}(b{access.buffer}, {place})")
 
     def dims_of(self, statement: Statement) -> frozenset[int]:
         """Return the dimensions on which a statement depends."""
@@ -288,9 +260,21 @@ class CpuEmitter(Emitter):
         )
         return _INTERLEAVE if flops > _CHAIN else 0
 
-    def finish(self, units: int, work: float, schedule: str, trips: int) -> KernelSource:
-        """Return the source with its head written; ``trips`` is the innermost loop's trip count."""
+    def finish(
+        self, units: int, work: float, schedule: str, trips: int, interleave: int | None = None
+    ) -> KernelSource:
+        """Return the source with its head written.
+
+        Args:
+            units: Number of work units.
+            work: Estimated nanoseconds of all of them.
+            schedule: A line that describes them.
+            trips: The innermost loop's trip count.
+            interleave: How many vectors it works on at a time; default: by what it computes.
+        """
         kernel = self.kernel
+        if interleave is None:
+            interleave = self._interleave() if self.sizes or trips >= _LONG else 0
         if self.collected:
             self.writer.line(f"{self.helper('settle_stores')}()")
             schedule += f", {len(self.collected)} results past the caches"
@@ -316,7 +300,7 @@ class CpuEmitter(Emitter):
             tuple(self.scratch),
             trips <= _SHORT,
             tuple(self.sizes.values()),
-            self._interleave() if self.sizes or trips >= _LONG else 0,
+            interleave,
             bool(self.sizes) or trips >= _VERY_LONG or trips % _LONG == 0,
         )
         return KernelSource(kernel, text, self.names, schedule, launch)

@@ -15,8 +15,9 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator
 
-from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_strides
+from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, cell_cost, unit_strides
 from minijit.lowering.cpu_lanes import LaneWriter
+from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.keep import kept_together
 from minijit.lowering.kernel_ir import (
     Branch,

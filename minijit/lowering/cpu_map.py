@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_streams import streamed, vector_loop
+from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import EXPENSIVE_FLOPS, operands

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from minijit.graph.index import Affine
-from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, Tile, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.cpu_streams import streamed, vector_loop
+from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import Kernel, Load, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import Stage, Staging, stage_kernel

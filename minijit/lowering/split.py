@@ -1,4 +1,4 @@
-"""Splitting: a long reduction with few rows becomes two kernels, parts and their combination."""
+"""Splitting: a long or tall reduction becomes two kernels, parts and their combination."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from minijit.lowering.kernel_ir import (
     Buffer,
     Guard,
     Index,
+    Kernel,
     Level,
     Load,
     Map,
@@ -27,13 +28,33 @@ from minijit.lowering.kernel_ir import (
     Value,
 )
 from minijit.lowering.lower import Lowered
-from minijit.lowering.stages import reads_along_rows
+from minijit.lowering.stages import accesses, reads_along_rows, stage_kernel
 
-__all__ = ["split_reduction"]
+__all__ = ["is_tall", "split_columns", "split_reduction"]
 
 _BLOCK = 1 << 14  # cells of a block: enough to stream, few enough for many blocks
 _ABREAST = 32  # rows that are read side by side where they are neighbours in memory
 _MOST_BLOCKS = 1 << 10  # partial results of a row, which one block of the second kernel combines
+_TALL_BYTES = 1 << 18  # what a block of tall columns reads: a second cache holds it
+_FEWEST_COLUMNS = 64  # of such a block: what it leaves is a part of what it reads that is as small
+_FEWEST_TALL_BLOCKS = 16  # of less a second kernel costs more than the order of one
+_FEWEST_LANES = 8  # rows side by side that make it columns
+
+
+def is_tall(lowered: Lowered) -> bool:
+    """Whether the columns of a kernel are walked in the order of memory only in blocks of them.
+
+    Some adjacent rows, all of their columns, are short runs in a large array: each is on another
+    page, and no prefetcher sees the next one.
+    """
+    kernel = coalesce(lowered.kernel)
+    return (
+        len(kernel.cols) == 1
+        and reads_along_rows(kernel)
+        and kernel.rows[-1] >= _FEWEST_LANES
+        and kernel.cols[0] >= _FEWEST_TALL_BLOCKS * _tall_block(kernel)
+        and len(stage_kernel(kernel).stages) == 1
+    )
 
 
 def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
@@ -42,21 +63,48 @@ def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
     Before: ``row v1 = reduce sum v0`` over 4194304 columns of one row. After: the first kernel has
     rows=(256,) cols=(16384,) and stores 256 partial sums, the second has rows=() cols=(256,).
     """
-    splitter = _Splitter(lowered)
+    kernel = coalesce(lowered.kernel)
+    abreast = min(math.prod(kernel.rows), _ABREAST) if reads_along_rows(kernel) else 1
+    last = kernel.cols[-1]
+    length = min(last, max(_BLOCK // abreast, -(-last // _MOST_BLOCKS)))
+    splitter = _Splitter(lowered, length)
     return splitter.first(), splitter.second()
+
+
+def split_columns(lowered: Lowered) -> tuple[Lowered, Lowered]:
+    """Return the same for a kernel that is tall.
+
+    Before: 30000 columns of 1000 adjacent rows. After: the first kernel has rows=(400, 1000)
+    cols=(75,), the second rows=(1000,) cols=(400,).
+    """
+    kernel = coalesce(lowered.kernel)
+    splitter = _Splitter(lowered, _even(kernel.cols[-1], _tall_block(kernel)))
+    return splitter.first(), splitter.second()
+
+
+def _tall_block(kernel: Kernel) -> int:
+    loads = (access for access in accesses(kernel) if isinstance(access, Load))
+    size = max((kernel.buffers[load.buffer].dtype.itemsize for load in loads), default=1)
+    return max(_TALL_BYTES // (size * kernel.rows[-1]), _FEWEST_COLUMNS)
+
+
+def _even(extent: int, wanted: int) -> int:
+    """Return the length of blocks: near the wanted one that which leaves no smaller last block."""
+    near = range(wanted // 2 + 1, wanted + wanted // 2)
+    fitting = (length for length in near if extent % length == 0)
+    return min(fitting, key=lambda length: abs(length - wanted), default=wanted)
 
 
 class _Splitter:
     """The first half counts blocks, then rows, then a block's columns: rows stay neighbours."""
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, length: int) -> None:
+        """Cut the last column dimension into blocks of ``length``."""
         self.lowered = lowered
         self.kernel = kernel = coalesce(lowered.kernel)
         self.rows = len(kernel.rows)
         *outer, last = kernel.cols
         self.columnar = reads_along_rows(kernel)
-        abreast = min(math.prod(kernel.rows), _ABREAST) if self.columnar else 1
-        length = min(last, max(_BLOCK // abreast, -(-last // _MOST_BLOCKS)))
         self.blocks = (-(-last // length), *outer)
         self.columns = length
         self.ragged = last if last % length else None

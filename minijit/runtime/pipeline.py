@@ -21,7 +21,7 @@ from minijit.lowering.joining import LONG_ROW
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
-from minijit.lowering.split import split_reduction
+from minijit.lowering.split import is_tall, split_columns, split_reduction
 from minijit.runtime.assemble import Assembler
 from minijit.runtime.autotune import fastest
 from minijit.runtime.binaries import binary_of
@@ -127,7 +127,7 @@ def compile_plan(
     parts = plan_partition(optimized, backend)
     known = dict(zip(optimized.invars, layouts, strict=True))
     known.update(zip(optimized.constvars, consts.layouts, strict=True))
-    kernels = _step("lower", lambda: _lower(program, parts, known))
+    kernels = _step("lower", lambda: _lower(program, parts, known, backend))
     compiled = [[_compiled(backend, lowered, build) for lowered in step] for step in kernels]
     # What bodies give is no result yet: they are not searched for NaN.
     assembler = Assembler(
@@ -154,9 +154,9 @@ def _step(name: str, run: Callable[[], _T]) -> _T:
 
 
 def _lower(
-    program: Program, parts: Partition, layouts: Mapping[Var, Layout]
+    program: Program, parts: Partition, layouts: Mapping[Var, Layout], backend: Backend
 ) -> list[list[Lowered]]:
-    """Return each step's kernels: one, two for a split reduction, none for the array library."""
+    """Return each step's kernels: one, two for one in blocks, none for the array library."""
     stem = re.sub(r"[^0-9A-Za-z_]", "_", program.jaxpr.name).strip("_0123456789") or "function"
     count = sum(isinstance(step, Group) for step in parts.steps)
     kernels: list[list[Lowered]] = []
@@ -167,7 +167,12 @@ def _lower(
         number = sum(map(bool, kernels))
         name = f"{stem}_{number}" if count > 1 else f"{stem}_kernel"
         lowered = lower_group(program, step, parts.stored, layouts, name)
-        kernels.append(list(split_reduction(lowered)) if step.split else [lowered])
+        if step.split:
+            kernels.append([*split_reduction(lowered)])
+        elif backend.splits_columns and is_tall(lowered):
+            kernels.append([*split_columns(lowered)])
+        else:
+            kernels.append([lowered])
     return kernels
 
 

@@ -40,6 +40,7 @@ class CpuBackend:
     xp: Any = np
     # A fixed number, not that of the cores: results must not depend on how many threads run.
     few_rows = 32
+    splits_columns = True
     reduces_in_blocks = False
     most_buffers = 256
     most_columns = 1 << 15

@@ -51,6 +51,7 @@ class CudaBackend:
     """Whether the device loads PTX in the place of cubins."""
     few_rows = 264
     """Two rows for each multiprocessor of an H100."""
+    splits_columns = False
     reduces_in_blocks = True
     most_buffers = 48
     """Beyond that registers spill and compile time explodes."""
