@@ -36,7 +36,11 @@ def _operator(name: str, flags: tuple[str, ...], whole: str) -> Any:
 
 
 def _extremum(name: str, word: str) -> Any:
-    """Return ``maximum`` or ``minimum`` by LLVM's intrinsic: NaN wins, and -0.0 < 0.0."""
+    """Return ``maximum`` or ``minimum`` by LLVM's intrinsic: NaN wins; of two zeros, either.
+
+    To tell zeros apart would take two more instructions for each vector and, where the lanes of a
+    vector are joined, branches that no processor foresees.
+    """
 
     @intrinsic
     def combine(typing_context, accumulator, value):
@@ -53,7 +57,8 @@ def _extremum(name: str, word: str) -> Any:
             function = builder.module.globals.get(full) or ir.Function(
                 builder.module, ir.FunctionType(kind, [kind, kind]), full
             )
-            return builder.call(function, arguments)
+            flags = ("nsz",) if isinstance(accumulator, types.Float) else ()
+            return builder.call(function, arguments, fastmath=flags)
 
         return accumulator(accumulator, value), generate
 

@@ -26,4 +26,10 @@ CPU_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
     for dtype in ("float32", "float64")
 }
 
-__all__ = ["CPU_FUNCTIONS"]
+#: The same of functions that compute in float32 what is rounded to float16.
+HALF_FUNCTIONS: dict[str, tuple[str, str]] = {
+    name: (f"minijit.kernels.math.{module}", f"{name}_float16")
+    for name, module in (("exp", "exponential"), ("sigmoid", "hyperbolic"))
+}
+
+__all__ = ["CPU_FUNCTIONS", "HALF_FUNCTIONS"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from llvmlite import ir
 
 from minijit.kernels.math.device import device
@@ -42,6 +44,9 @@ _EXP = {
         2.0927265521785065e-09,
     ),
 }
+
+# The same of degree 2, error 2**-17.3 against exp(r): little next to half a unit of a float16.
+_EXP_FOR_FLOAT16 = (0.5000553, 0.16757014, 0.041262466)
 
 # (2**r - 1) / r on |r| <= 0.505, least largest error (Remez).
 # float32: degree 5, error 2**-28.8; float64: degree 11, 2**-64.1; medium: degree 8, 2**-45.7.
@@ -151,6 +156,18 @@ def exp_nonpositive(x: Value) -> Value:
     return fma(expm1_reduced(r), power, power) * 2.0**-far
 
 
+def exp_for_float16(x: Value) -> Value:
+    """exp(x) in float32 to 2**-17 relative where float16 has a number for it.
+
+    What is rounded to float16 becomes zero below, and infinity above.
+    """
+    x = clamp(x, -18.0, 12.0)
+    rounded, n = round_exponent(x, LOG2_E)
+    r = fma(n, -math.log(2.0), x)
+    power = power_of_two(rounded)
+    return fma(fma(r * r, polynomial(r, _EXP_FOR_FLOAT16), r), power, power)
+
+
 def exp2_medium(x: Value) -> Value:
     """2**x in float64 to 2**-45 relative, for |x| <= 1000: more than a float32 result needs."""
     rounded, n = round_exponent(x)
@@ -182,6 +199,12 @@ def exp_float32(x: Value) -> Value:
 def exp_nonpositive_float32(x: Value) -> Value:
     """exp(x) for x that is not above 0."""
     return exp_nonpositive(x)
+
+
+@device(FLOAT32)
+def exp_float16(x: Value) -> Value:
+    """exp(x) for a result that is rounded to float16."""
+    return exp_for_float16(x)
 
 
 @device(FLOAT64)

@@ -6,6 +6,7 @@ import math
 
 from minijit.kernels.math.device import device
 from minijit.kernels.math.exponential import (
+    exp_for_float16,
     exp_nonpositive,
     expm1_reduced,
     power_of_two,
@@ -55,22 +56,27 @@ def tanh_float64(x: Value) -> Value:
     return _tanh(x, 20.0)
 
 
-def _sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)): no overflow on the way."""
-    e = exp_nonpositive(-absolute(x))
+def _sigmoid(x: Value, e: Value) -> Value:
+    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)), where `e` is exp(-|x|)."""
     return select(x >= 0.0, 1.0, e) / (e + 1.0)
 
 
 @device(FLOAT32)
 def sigmoid_float32(x: Value) -> Value:
     """1 / (1 + exp(-x))."""
-    return _sigmoid(x)
+    return _sigmoid(x, exp_nonpositive(-absolute(x)))
+
+
+@device(FLOAT32)
+def sigmoid_float16(x: Value) -> Value:
+    """1 / (1 + exp(-x)) for a result that is rounded to float16."""
+    return _sigmoid(x, exp_for_float16(-absolute(x)))
 
 
 @device(FLOAT64)
 def sigmoid_float64(x: Value) -> Value:
     """1 / (1 + exp(-x))."""
-    return _sigmoid(x)
+    return _sigmoid(x, exp_nonpositive(-absolute(x)))
 
 
 def _quarter_exp(size: Value) -> Value:

@@ -25,7 +25,7 @@ from minijit.lowering.kernel_ir import (
     Value,
     walk,
 )
-from minijit.lowering.source import Emitter, KernelSource, scalar_dtype
+from minijit.lowering.source import Emitter, KernelSource
 from minijit.lowering.stages import value_dims
 from minijit.lowering.symbols import Symbol
 
@@ -83,27 +83,26 @@ class CpuEmitter(Emitter):
         self.collected: dict[Store, str] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
         self._functions = functions_of(kernel)
-        maps = (node for node in walk(kernel.body) if isinstance(node, Map))
-        self._uses = Counter((self._functions[m.out], scalar_dtype(m.args)) for m in maps)
+        self._uses = Counter(self._functions.values())
 
     def function(self, statement: Map, dtype: np.dtype[Any]) -> tuple[str, Hashable, bool]:
         """Return the vectorisable function where there is one, else the compiled scalar code."""
         used = self._functions[statement.out]
-        op, known = used.op, used.vectorised(dtype)
+        name, op, known = f"{used.name}_{used.dtype}", used.op, used.vectorised
         if known is not None:
             called = Symbol(_DEVICE, "called", (known,))
-            return used.name, called if self._calls(used, dtype) else known, True
+            return name, called if self._calls(used) else known, True
         assert op.scalar is not None
         make = op.scalar.make if op.scalar.cpu is None else op.scalar.cpu
-        return used.name, self.scalar_function(make, dtype), False
+        return name, self.scalar_function(make, dtype), False
 
     def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
         """Return the device function of what ``make(*arguments)`` returns."""
         return Symbol(_KERNELS, "scalar_function", (make, *arguments))
 
-    def _calls(self, used: Function, dtype: np.dtype[Any]) -> bool:
+    def _calls(self, used: Function) -> bool:
         """Whether the kernel calls a function, rather than having it written out each time."""
-        return self._uses[used, dtype] >= _OFTEN and used.vectorised(dtype) is not None
+        return self._uses[used] >= _OFTEN and used.vectorised is not None
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""
@@ -255,8 +254,8 @@ class CpuEmitter(Emitter):
         looks ahead of holds no more than one or two iterations of the loop.
         """
         flops = sum(
-            count * (_CALL_FLOPS if self._calls(used, dtype) else used.op.flops)
-            for (used, dtype), count in self._uses.items()
+            count * (_CALL_FLOPS if self._calls(used) else used.op.flops)
+            for used, count in self._uses.items()
         )
         return _INTERLEAVE if flops > _CHAIN else 0
 

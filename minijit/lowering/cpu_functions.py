@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from minijit.graph.primitive import Primitive
-from minijit.kernels.math import CPU_FUNCTIONS
-from minijit.lowering.kernel_ir import Kernel, Map, Value, walk
+from minijit.kernels.math import CPU_FUNCTIONS, HALF_FUNCTIONS
+from minijit.lowering.kernel_ir import Kernel, Map, Operand, Value, walk
 from minijit.lowering.signs import signs_of
+from minijit.lowering.source import scalar_dtype
 from minijit.lowering.symbols import Symbol
 
 __all__ = ["Function", "functions_of"]
@@ -22,27 +24,39 @@ _OF_NONPOSITIVE = {"exp": "exp_nonpositive"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Function:
-    """A primitive's function, under the name of the form in which it is computed."""
+    """A primitive's function, in the form in which it is computed.
+
+    Attributes:
+        name: That of the form.
+        op: The primitive.
+        dtype: For whose precision it is made; float16 is held as float32.
+    """
 
     name: str
     op: Primitive
+    dtype: np.dtype[Any]
 
-    def vectorised(self, dtype: np.dtype[Any]) -> Symbol | None:
-        """Return the code for vectors, if there is any and the primitive has none of its own."""
+    @property
+    def vectorised(self) -> Symbol | None:
+        """The code for vectors, if there is any and the primitive has none of its own."""
         if self.op.scalar is None or self.op.scalar.cpu is not None:
             return None
-        known = CPU_FUNCTIONS.get((_SAME.get(self.name, self.name), dtype.name))
+        if self.dtype == np.float16:
+            return Symbol(*HALF_FUNCTIONS[self.name])
+        known = CPU_FUNCTIONS.get((_SAME.get(self.name, self.name), self.dtype.name))
         return None if known is None else Symbol(*known)
 
 
 def functions_of(kernel: Kernel) -> dict[Value, Function]:
     """Return what computes each operation of a kernel, by its result."""
     signs = signs_of(kernel)
-    found: dict[Value, Function] = {}
-    for node in walk(kernel.body):
-        if isinstance(node, Map):
-            name = node.op.name
-            if name in _OF_NONPOSITIVE and -1 in signs.get(node.args[0], ()):
-                name = _OF_NONPOSITIVE[name]
-            found[node.out] = Function(name, node.op)
-    return found
+    return {node.out: _function(node, signs) for node in walk(kernel.body) if isinstance(node, Map)}
+
+
+def _function(node: Map, signs: Mapping[Operand, frozenset[int]]) -> Function:
+    name = node.op.name
+    if node.out.dtype == np.float16 and name in HALF_FUNCTIONS:
+        return Function(name, node.op, node.out.dtype)
+    if name in _OF_NONPOSITIVE and -1 in signs.get(node.args[0], ()):
+        name = _OF_NONPOSITIVE[name]
+    return Function(name, node.op, scalar_dtype(node.args))

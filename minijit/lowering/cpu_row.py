@@ -21,6 +21,8 @@ _SEGMENT = 2048
 """Columns of a segment of a float sum: some dozens for each lane of its vectors."""
 _KEPT_BYTES = 1 << 19
 """Most bytes a row that are kept between passes: half of a common L2 cache."""
+_CONVERSION_FLOPS = 3
+"""What converting a float16 is worth: one of a vector starts in each cycle, of others two."""
 _AHEAD = 256
 """Columns for which memory is asked at a time: few enough not to wait for it."""
 _AHEAD_BYTES = (1 << 10, 1 << 16)
@@ -33,7 +35,7 @@ _Jump = tuple[Load | Store, int]
 def emit_row(kernel: Kernel) -> KernelSource:
     """Write a kernel with reductions, one loop over the columns for each of its stages."""
     emitter = CpuEmitter(kernel)
-    staging = stage_kernel(kernel, budget=_KEPT_BYTES)
+    staging = stage_kernel(kernel, budget=_KEPT_BYTES, conversion=_CONVERSION_FLOPS)
     cells = math.prod(kernel.cols)
     lent = _lent(kernel, staging)
     for value in staging.kept:

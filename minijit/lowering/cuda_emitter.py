@@ -87,17 +87,17 @@ class CudaEmitter(Emitter):
 
     def function(self, statement: Map, dtype: np.dtype[Any]) -> tuple[str, Hashable, bool]:
         """Return libdevice's function or the compiled scalar code."""
-        op = statement.op
+        op, name = statement.op, f"{statement.op.name}_{dtype}"
         assert op.scalar is not None
         if op.scalar.cuda is not None:
-            return op.name, self.scalar_function(op.scalar.cuda, dtype), False
+            return name, self.scalar_function(op.scalar.cuda, dtype), False
         if op.name in _EXTREMA and dtype.kind != "b":
-            return op.name, self.symbol(_EXTREMA[op.name]), True
+            return name, self.symbol(_EXTREMA[op.name]), True
         if op.name in _ROUNDING and dtype.kind == "f":
-            return op.name, self.symbol(op.name), True
+            return name, self.symbol(op.name), True
         if op.name in MATH and dtype.kind == "f":
-            return op.name, MATH[op.name], True
-        return op.name, self.scalar_function(op.scalar.make, dtype), False
+            return name, MATH[op.name], True
+        return name, self.scalar_function(op.scalar.make, dtype), False
 
     def scalar_function(self, make: Callable[..., Any], *arguments: Hashable) -> Symbol:
         """Return the device function of what ``make(*arguments)`` returns."""

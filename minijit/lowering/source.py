@@ -250,7 +250,7 @@ class Emitter:
                 natural = dtype
         else:
             name, function, exact = self.function(statement, dtype)
-            code = f"{self.name(f'{name}_{dtype.name}', function)}({', '.join(args)})"
+            code = f"{self.name(name, function)}({', '.join(args)})"
             natural = dtype if exact else None
             if op.scalar.strict:
                 natural = held_dtype(out)

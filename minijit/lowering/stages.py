@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import (
     Guard,
@@ -153,7 +155,9 @@ def reads_along_rows(kernel: Kernel) -> bool:
 class _Choice:
     """Decides which cell values are kept between stages rather than computed again."""
 
-    def __init__(self, kernel: Kernel, keep_loads: bool, budget: int | None) -> None:
+    def __init__(
+        self, kernel: Kernel, keep_loads: bool, budget: int | None, conversion: int
+    ) -> None:
         self.defined: dict[Value, Statement] = {
             s.out: s for s in kernel.statements if not isinstance(s, Store)
         }
@@ -161,6 +165,7 @@ class _Choice:
         self._cells = math.prod(kernel.cols)
         self._keep_loads = keep_loads
         self._budget = budget
+        self._conversion = conversion
 
     def keeps(self, value: Value) -> bool:
         """Whether to keep ``value``, which an earlier stage computed and a later one needs.
@@ -172,7 +177,7 @@ class _Choice:
         if value in self.kept:
             return True
         chain = self._chain(value)
-        flops = [s.op.flops for s in chain if isinstance(s, Map)]
+        flops = [self._flops(s) for s in chain]
         loads = sum(isinstance(s, Load) for s in chain)
         expensive = (
             max(flops, default=0) > EXPENSIVE_FLOPS
@@ -189,6 +194,13 @@ class _Choice:
             self._budget -= size
         self.kept.add(value)
         return True
+
+    def _flops(self, statement: Statement) -> int:
+        """Return the flops of a statement; a result in float16 is converted to it and back."""
+        flops = statement.op.flops if isinstance(statement, Map) else 0
+        if isinstance(statement, Map | Load) and statement.out.dtype == np.float16:
+            flops += self._conversion * (2 if isinstance(statement, Map) else 1)
+        return flops
 
     def _chain(self, value: Value) -> list[Statement]:
         chain: dict[Value, Statement] = {}
@@ -230,7 +242,9 @@ def _passes(kernel: Kernel) -> _Passes:
     return found
 
 
-def stage_kernel(kernel: Kernel, *, keep_loads: bool = False, budget: int | None = None) -> Staging:
+def stage_kernel(
+    kernel: Kernel, *, keep_loads: bool = False, budget: int | None = None, conversion: int = 0
+) -> Staging:
     """Cut a kernel with reductions into stages.
 
     Stage ``k`` computes the reductions whose inputs depend on ``k`` earlier ones, and the cell
@@ -240,9 +254,10 @@ def stage_kernel(kernel: Kernel, *, keep_loads: bool = False, budget: int | None
         kernel: Any kernel; one whose cells need no pass at all has no stages.
         keep_loads: Keep loaded values as well (a row that stays in registers).
         budget: Most bytes a row that may be kept; None sets no limit.
+        conversion: Flops that a conversion between float16 and float32 is worth.
     """
     passes = _passes(kernel)
-    choice = _Choice(kernel, keep_loads, budget)
+    choice = _Choice(kernel, keep_loads, budget, conversion)
     first: dict[Value, int] = {}
     computed: list[set[Value]] = []
     reused: list[set[Value]] = []

@@ -452,3 +452,30 @@ def test_sources_of_different_dtypes_differ_in_text() -> None:
         return emit_cpu(build.kernel()).text
 
     assert len({text(dtype) for dtype in (np.float32, np.float64)}) == 2
+
+
+def normalised(dtype: type) -> str:
+    build = Builder((64,), (1024,))
+    x = build.load([1024, 1], dtype)
+    away = build.map("sub", x, build.reduce("max", x))
+    total = build.reduce("sum", build.map("mul", away, away))
+    build.store(build.map("div", away, total), [1024, 1])
+    return emit_cpu(build.kernel()).text
+
+
+def test_what_is_rounded_to_float16_is_kept_rather_than_rounded_again() -> None:
+    for dtype, kept in ((np.float16, True), (np.float32, False)):
+        text = normalised(dtype)
+        assert ("kept_" in text) == kept
+        assert text.count("v0 - v1") == 2 - kept
+
+
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_extrema_of_floats_are_either_of_two_zeros(monoid: str) -> None:
+    build = Builder((64,), (1024,))
+    build.store(build.reduce(monoid, build.load([1024, 1])), [1])
+    calls = re.findall(
+        rf"call [^@]*@llvm\.[\w.]*f?{monoid}imum", llvm_code(emit_cpu(build.kernel()))
+    )
+    assert calls
+    assert all(" nsz " in call for call in calls)

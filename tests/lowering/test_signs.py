@@ -54,7 +54,7 @@ ANY: dict[str, Program] = {
     "larger one": lambda x: np.exp(np.maximum(-np.abs(x), x)),
     "choice of one": lambda x: np.exp(np.where(x > 0, -np.abs(x), x + 1)),
 }
-DTYPES = (np.float16, np.float32, np.float64)
+DTYPES = (np.float32, np.float64)
 
 
 def numbers(dtype: type) -> np.ndarray:
