@@ -88,10 +88,13 @@ def _lanes(kind: Any) -> list[int]:
 def _keep(module: Any, functions: Sequence[ir.Function]) -> None:
     """Add functions to the list of those that are kept."""
     listed = [function.bitcast(_ADDRESS) for function in functions]
-    before = module.globals.pop(_KEPT, None)
-    if before is not None:
-        listed = [*before.initializer.constant, *listed]
+    kept = module.globals.get(_KEPT)
+    if kept is not None:
+        listed = [*kept.initializer.constant, *listed]
     kind = ir.ArrayType(_ADDRESS, len(listed))
-    kept = ir.GlobalVariable(module, kind, _KEPT)
-    kept.linkage, kept.section = "appending", "llvm.metadata"
+    if kept is None:
+        kept = ir.GlobalVariable(module, kind, _KEPT)
+        kept.linkage, kept.section = "appending", "llvm.metadata"
+    # A module has one list, and the length is a part of its type.
+    kept.value_type, kept.type = kind, kind.as_pointer()
     kept.initializer = ir.Constant(kind, listed)

@@ -63,6 +63,20 @@ def test_functions_are_called_for_four_vectors() -> None:
     assert calls == [str(lanes)] * LONG
 
 
+def test_several_functions_are_called_in_one_kernel() -> None:
+    def program(x: np.ndarray) -> np.ndarray:
+        for _ in range(10):
+            x = np.tanh(np.exp(-x))
+        return x
+
+    x = np.linspace(-1, 1, 4099, dtype=np.float32)
+    jitted = minijit.jit(program)
+    np.testing.assert_allclose(jitted(x), program(x), rtol=2e-5)
+    (kernel,) = jitted.lower(x).compile().kernels()
+    for name in ("exp", "tanh"):
+        assert f"{name}_float32: called" in kernel.source
+
+
 def test_where_much_would_be_left_vectors_are_those_of_the_processor() -> None:
     lanes = wide_bytes() // 8
     assert max(additions(long_rows(1024, None), np.float64)) == lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from minijit.extend.samples import (
     special_values,
 )
 from minijit.graph.primitive import Kind, Primitive, all_primitives
+from minijit.lowering.kernel_ir import Kernel, Map
 from minijit.lowering.source import Emitter
+from tests.lowering.kernel_builder import Builder
 
 __all__ = [
     "DTYPES",
@@ -95,12 +97,16 @@ def reduction_primitives() -> list[Primitive]:
     return [p for p in all_primitives() if p.kind is Kind.REDUCTION]
 
 
-def replaced_by(emitter: Emitter, primitive: Primitive) -> bool:
+def replaced_by(target: Callable[[Kernel], Emitter], primitive: Primitive) -> bool:
     """Whether a target computes floats of the primitive by other code than its scalar code."""
     single = np.dtype(np.float32)
     if result_dtype(primitive, (single,) * len(primitive.samples)) is None:
         return False
-    return bool(emitter.function(primitive, single)[1])
+    build = Builder((64,))
+    build.map(primitive.name, *(build.load([1]) for _ in primitive.samples))
+    *_, statement = (kernel := build.kernel()).statements
+    assert isinstance(statement, Map)
+    return target(kernel).function(statement, single)[2]
 
 
 def assert_agrees(primitive: Primitive, got: Array, want: Array, operands: Sequence[Array]) -> None:
