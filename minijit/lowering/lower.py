@@ -27,7 +27,7 @@ def lower_group(
     Args:
         program: The program.
         group: One of its kernels.
-        stored: Values in memory between steps; inputs need not be listed.
+        stored: Values that live in memory between steps.
         layouts: Of the inputs; other values are contiguous.
         name: What to call the kernel.
     """
@@ -39,12 +39,10 @@ def lower_group(
     space = Space(extents, columns)
     places = {d: Affine.dim(order[d], n) for d, n in enumerate(group.extents)}
     is_row = [True] * len(rows) + [False] * len(cols)
-    members = {member.var for member in group.members}
-    memory = stored.union(program.jaxpr.invars, program.jaxpr.constvars) - members
     while True:
         roots = [Request(m.var, _placed(m, places)) for m in group.members]
         try:
-            demand = follow(program, roots, space, memory)
+            demand = follow(program, roots, space, group.reads)
             break
         except SplitDimension as split:
             space, replaced = space.split(split.dim, split.inner)

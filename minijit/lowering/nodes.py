@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from minijit.graph.index import Affine, SplitDimension
 from minijit.graph.jaxpr import JaxprEqn, Var, has_effect
@@ -118,7 +118,7 @@ def find_nodes(
         while pending:
             var = pending.pop()
             try:
-                nodes[var] = _node(program, var, frozenset(memory), most_columns, most_matrix_bytes)
+                nodes[var] = _node(program, var, memory, most_columns, most_matrix_bytes)
             except Blocked as error:
                 eqn = block(error)
                 memory.update(eqn.outvars)
@@ -133,7 +133,7 @@ def find_nodes(
 
 
 def _node(
-    program: Program, var: Var, memory: frozenset[Var], most_columns: int, most_matrix_bytes: int
+    program: Program, var: Var, memory: Set[Var], most_columns: int, most_matrix_bytes: int
 ) -> Node:
     eqn = program.definition(var)
     assert eqn is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import graphlib
 import heapq
+import itertools
 import operator
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Sequence, Set
@@ -116,7 +117,8 @@ class _Partitioner:
         sources = [r.var for r in node.reads if r.var in self.step_of]
         producers = {self.step_of[var] for var in sources}
         before = functools.reduce(operator.or_, (self.before[step] for step in producers), 0)
-        for number in (*sorted(producers, reverse=True), *self._siblings(node, producers, before)):
+        related = sorted(producers, reverse=True)
+        for number in itertools.chain(related, self._siblings(node, producers, before)):
             draft = self.steps[number]
             if not isinstance(draft, Draft):
                 continue

@@ -9,7 +9,7 @@ hand their values on in registers.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.graph.primitive import Kind
@@ -76,12 +76,12 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
             continue
         operands = {atom for atom in eqn.invars if isinstance(atom, Var)}
         inlined = {atom for atom in operands if atom in flops and atom not in nodes}
-        while len(read := _read_by(operands, inlined, reads)) > most_reads:
-            if not inlined:
-                raise Blocked(eqn, f"it reads more than {most_reads} arrays")
-            widest = max(inlined, key=lambda atom: (len(reads[atom]), program.position[atom]))
-            inlined.remove(widest)
-            nodes[widest] = None
+        read = frozenset(operands - inlined).union(*(reads[atom] for atom in inlined))
+        if len(read) > most_reads:
+            order = sorted(inlined, key=lambda atom: (len(reads[atom]), program.position[atom]))
+            read = _read_at_most(most_reads, operands - inlined, order, reads, eqn)
+            nodes.update(dict.fromkeys(inlined.difference(order)))
+            inlined.intersection_update(order)
         cost = eqn.primitive.flops + sum(flops[atom] for atom in inlined)
         for var in eqn.outvars:
             reads[var], flops[var] = read, cost
@@ -103,11 +103,38 @@ def _structured(eqn: JaxprEqn) -> bool:
     return eqn.primitive.kind in (Kind.LOOP, Kind.BRANCH)
 
 
-def _read_by(
-    operands: set[Var], inlined: set[Var], reads: dict[Var, frozenset[Var]]
+def _read_at_most(
+    most: int,
+    operands: set[Var],
+    inlined: list[Var],
+    reads: dict[Var, frozenset[Var]],
+    eqn: JaxprEqn,
 ) -> frozenset[Var]:
-    """Return the values in memory from which an equation is computed."""
-    return frozenset(operands - inlined).union(*(reads[atom] for atom in inlined))
+    """Return the values in memory from which ``eqn`` is computed, ``most`` or fewer.
+
+    Args:
+        most: How many there may be.
+        operands: What it reads that is not inlined.
+        inlined: Its other operands; from the end, those are taken off that go to memory.
+        reads: What each of them is computed from.
+        eqn: The equation.
+
+    Raises:
+        Blocked: it has more operands than that.
+    """
+    readers = Counter(operands)
+    for atom in inlined:
+        readers.update(reads[atom])
+    while len(readers) > most:
+        if not inlined:
+            raise Blocked(eqn, f"it reads more than {most} arrays")
+        widest = inlined.pop()
+        readers.update((widest,))
+        for var in reads[widest]:
+            readers[var] -= 1
+            if not readers[var]:
+                del readers[var]
+    return frozenset(readers)
 
 
 def _worth_sharing(eqn: JaxprEqn, flops: int, read: frozenset[Var], fanout: int) -> bool:

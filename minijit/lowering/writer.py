@@ -78,10 +78,10 @@ class KernelWriter(StatementWriter):
     def _write(self, program: Program, demand: Demand) -> None:
         """Write what ``demand`` computes, in order."""
         done: set[JaxprEqn] = set()
-        self.sources.update((var, eqn) for eqn in program.jaxpr.eqns for var in eqn.outvars)
         for request in demand.computed:
             eqn = program.definition(request.var)
             assert eqn is not None
+            self.sources[request.var] = eqn
             if eqn.primitive.kind not in (Kind.LOOP, Kind.BRANCH):
                 self.values[request] = self.compute(eqn, request)
             elif eqn not in done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
 from minijit.transforms.sums_in_blocks import sums_in_blocks
 
-__all__ = ["compile_plan", "inlined", "optimize", "plan_partition"]
+__all__ = ["compile_plan", "inlined", "lower", "optimize", "plan_partition"]
 
 _T = TypeVar("_T")
 
@@ -127,7 +128,7 @@ def compile_plan(
     parts = plan_partition(optimized, backend)
     known = dict(zip(optimized.invars, layouts, strict=True))
     known.update(zip(optimized.constvars, consts.layouts, strict=True))
-    kernels = _step("lower", lambda: _lower(program, parts, known, backend))
+    kernels = _step("lower", lambda: lower(program, parts, known, backend))
     compiled = [[_compiled(backend, lowered, build) for lowered in step] for step in kernels]
     # What bodies give is no result yet: they are not searched for NaN.
     assembler = Assembler(
@@ -153,19 +154,19 @@ def _step(name: str, run: Callable[[], _T]) -> _T:
     return result
 
 
-def _lower(
+def lower(
     program: Program, parts: Partition, layouts: Mapping[Var, Layout], backend: Backend
 ) -> list[list[Lowered]]:
     """Return each step's kernels: one, two for one in blocks, none for the array library."""
     stem = re.sub(r"[^0-9A-Za-z_]", "_", program.jaxpr.name).strip("_0123456789") or "function"
     count = sum(isinstance(step, Group) for step in parts.steps)
+    numbers = itertools.count()
     kernels: list[list[Lowered]] = []
     for step in parts.steps:
         if not isinstance(step, Group):
             kernels.append([])
             continue
-        number = sum(map(bool, kernels))
-        name = f"{stem}_{number}" if count > 1 else f"{stem}_kernel"
+        name = f"{stem}_{next(numbers)}" if count > 1 else f"{stem}_kernel"
         lowered = lower_group(program, step, parts.stored, layouts, name)
         if step.split:
             kernels.append([*split_reduction(lowered)])

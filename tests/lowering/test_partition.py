@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -249,71 +247,6 @@ def test_large_programs(name: str) -> None:
     finally:
         sys.setrecursionlimit(depth)
     assert sum(isinstance(step, Group) for step in parts.steps) <= most
-
-
-def shifted(x: Any, n: int) -> Any:
-    for _ in range(n):
-        x = x + x[::-1] * 2
-    return x
-
-
-def centred(x: Any, n: int) -> Any:
-    for k in range(n):
-        x = x - x.sum(k % 2, keepdims=True)
-    return x
-
-
-def layers(x: Any, n: int) -> Any:
-    for _ in range(n):
-        x = jnp.tanh(x @ x * 2 + 1)
-    return x
-
-
-def squeezed(x: Any, n: int) -> Any:
-    """No kernel can hold the middle one of three reshapes."""
-    for _ in range(n):
-        x = jnp.tile((x + 1).reshape(4, 9)[:, 1:7].reshape(-1)[:18] * 2, 2).reshape(6, 6)
-    return x
-
-
-GROWING: dict[str, Callable[[Any, int], Any]] = {
-    "siblings": lambda x, n: [x * k for k in range(n)],
-    "results": lambda x, n: list(itertools.accumulate([x] * n, lambda y, _: jnp.tanh(y))),
-    "reductions": lambda x, n: [(x * k).sum(k % 2) for k in range(n)],
-    "shapes": lambda x, n: [
-        (x[: 1 + k % 5, : 1 + k % 6], jnp.tanh(x[k % 6]) * k) for k in range(n)
-    ],
-    "shifted": shifted,
-    "centred": centred,
-    "layers": layers,
-    "squeezed": squeezed,
-}
-
-
-def calls_of(run: Callable[[], object]) -> int:
-    """Count the calls of Python functions."""
-    calls = 0
-
-    def notice(frame: Any, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(notice)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
-@pytest.mark.parametrize("name", GROWING)
-def test_work_grows_like_the_program(name: str) -> None:
-    calls = []
-    for number in (40, 80, 160):
-        program = Program(optimized(lambda x, n=number: GROWING[name](x, n), SQUARE))
-        calls.append(calls_of(partial(partition, program, few_rows=32, most_buffers=24)))
-    # It makes twice the calls for twice the program; a search among all pairs makes four times.
-    assert calls[2] - calls[1] < 2.2 * (calls[1] - calls[0])
 
 
 GUARDED = np.linspace(0.1, 2, 40)

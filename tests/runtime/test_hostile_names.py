@@ -14,7 +14,7 @@ from minijit.backends.base import Backend
 from minijit.backends.cuda.backend import CudaBackend
 from minijit.backends.registry import get_backend
 from minijit.lowering.demand import Program
-from minijit.runtime.pipeline import _lower, optimize, plan_partition
+from minijit.runtime.pipeline import lower, optimize, plan_partition
 from minijit.runtime.placement import Placed
 
 X = np.ones(3)
@@ -59,7 +59,7 @@ def sources(backend: Backend, function: str, key: str, file: str, line: str) -> 
     try:
         jaxpr = optimize(minijit.make_jaxpr(f)({key: X}))
         layouts = dict(zip(jaxpr.invars, Placed.on(get_backend("cpu"), [X]).layouts, strict=True))
-        for step in _lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
+        for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
             for lowered in step:
                 yield backend.emit(lowered.kernel).text
     finally:

@@ -20,7 +20,7 @@ from minijit.lowering.demand import Program
 from minijit.runtime import plans
 from minijit.runtime.binaries import key_of
 from minijit.runtime.captured import Captured
-from minijit.runtime.pipeline import _lower, optimize, plan_partition
+from minijit.runtime.pipeline import lower, optimize, plan_partition
 from minijit.runtime.placement import Placed
 from minijit.runtime.plans import Wanted
 from tests.sampling import DEEP
@@ -48,7 +48,7 @@ def keys(function: Callable[..., Any], args: Any, backend: Backend) -> Iterator[
     layouts |= dict(
         zip(jaxpr.constvars, Placed.on(get_backend("cpu"), jaxpr.consts).layouts, strict=True)
     )
-    for step in _lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
+    for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
         for lowered in step:
             key = key_of(backend, backend.emit(lowered.kernel))
             assert key is not None
