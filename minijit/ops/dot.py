@@ -58,9 +58,16 @@ def _matmul_eager(xp: Any, left: Any, right: Any) -> Any:
 
 
 def _matmul_into(xp: Any, left: ShapedArray, right: ShapedArray) -> Any:
-    # On two dense matrices both call the same BLAS routine; dot gets there quicker.
+    # On vectors and dense matrices both call the same BLAS routine; dot gets there quicker.
     blas = left.dtype.kind == "f" and left.dtype.itemsize >= 4
-    return xp.dot if blas and left.ndim == right.ndim == 2 else xp.matmul
+    if blas and max(left.ndim, right.ndim) <= 2:
+        return xp.dot
+
+    def into(left: Any, right: Any, *, out: Any) -> None:
+        with np.errstate(all="ignore"):
+            xp.matmul(left, right, out=out)
+
+    return into
 
 
 def _matmul_terms(avals: Sequence[ShapedArray]) -> int:

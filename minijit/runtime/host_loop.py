@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from minijit.runtime.drive import drive_counted, drive_while
 from minijit.runtime.link import Linker
 from minijit.runtime.plan import Plan
 from minijit.runtime.repeat import Repeated
-from minijit.runtime.steps import HostWork, Operands, Slot, contiguous, slots_among
+from minijit.runtime.steps import HostWork, Operands, Run, Slot, contiguous, slots_among
 from minijit.runtime.tactics import Tactics
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class BranchStep:
         """Bytes of the costliest branch."""
         return max(branch.traffic for branch in self.branches)
 
-    def run(self, values: list[Any], backend: Backend) -> None:
-        """Run the branch that is taken."""
+    def prepared(self, backend: Backend) -> Run:
+        """Return what runs the branch that is taken."""
+        return partial(self._run, backend)
+
+    def _run(self, backend: Backend, values: list[Any]) -> None:
         index, *rest = _operands(self.operands, self.loose, values, backend)
         results = self.branches[int(index)].run(rest)
         for slot, result in zip(self.outputs, results, strict=True):
@@ -164,8 +168,11 @@ class LoopStep:
             return self.until.plan.traffic + self.body.traffic
         return len(self.steps) * self.body.traffic
 
-    def run(self, values: list[Any], backend: Backend) -> None:
-        """Run the loop."""
+    def prepared(self, backend: Backend) -> Run:
+        """Return what runs the loop."""
+        return partial(self._run, backend)
+
+    def _run(self, backend: Backend, values: list[Any]) -> None:
         operands = _operands(self.operands, self.loose, values, backend)
         asked, fixed = self.consts
         start = asked + fixed + len(self.carries)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from minijit.graph.events import subscribers
 from minijit.graph.tree import TreeDef, unflatten
 from minijit.runtime.captured import Captured
 from minijit.runtime.launchers import loaded_binary
-from minijit.runtime.steps import KernelStep, Slot, Step
+from minijit.runtime.steps import KernelStep, Slot, Step, picker
 
 if TYPE_CHECKING:
     from minijit.backends.base import Backend
@@ -64,6 +63,7 @@ class Plan:
         fresh = self.sizes[self.arguments + len(consts) :]
         backend.expect(fresh)
         self._blank = [None] * len(fresh)
+        self._runs = [(step.prepared(backend), step.released) for step in self.steps]
         self.name = name
         self.code_bytes = sum(
             len(loaded_binary(step.launcher).code) for step in steps if isinstance(step, KernelStep)
@@ -132,9 +132,9 @@ class Plan:
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         values = [*args, *self.consts, *self._blank]
-        for step in self.steps:
-            step.run(values, self.backend)
-            for slot in step.released:
+        for run, released in self._runs:
+            run(values)
+            for slot in released:
                 values[slot] = None
         return [self.backend.result(values[slot]) for slot in self.results]
 
@@ -176,7 +176,7 @@ class Plan:
 
         if places == tuple(range(self.arguments + 1)):
             return in_order
-        pick = _picker(places)
+        pick = picker(places)
 
         def one(args: Sequence[Any]) -> Any:
             output = allocate()
@@ -204,14 +204,6 @@ class Plan:
         if subscribers:
             step.announce()
         return outputs
-
-
-def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return a function from a tuple to the tuple of what it has in some places."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    (place,) = places  # of one, itemgetter returns it bare
-    return lambda values: (values[place],)
 
 
 def _checking(

@@ -115,13 +115,13 @@ class Repeated:
 
     def _copy(self, step: Step) -> _Call:
         """Return what runs a step as it is and copies its results to where they belong."""
-        table, backend = self._table, self._backend
+        table, run = self._table, step.prepared(self._backend)
         kept = [slot for slot in step.outputs if slot in self._results]
         self._moving.update(slot for slot in step.outputs if slot not in self._results)
 
         def copy() -> None:
             places = [table[slot] for slot in kept]
-            step.run(table, backend)
+            run(table)
             for slot, place in zip(kept, places, strict=True):
                 place[...] = table[slot]
                 table[slot] = place

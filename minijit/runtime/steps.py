@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -24,9 +25,11 @@ __all__ = [
     "KernelStep",
     "LowerAgain",
     "Operands",
+    "Run",
     "Slot",
     "Step",
     "contiguous",
+    "picker",
     "slots_among",
 ]
 
@@ -34,6 +37,8 @@ Slot = int
 """The place of a value while the plan runs: arguments first, then constants, then the rest."""
 Operands = tuple[Slot | np.generic, ...]
 """What a step reads: a slot, or a NumPy scalar for a literal."""
+Run = Callable[[list[Any]], None]
+"""Runs a step: it reads from its slots and writes to them."""
 LowerAgain = Callable[[], "KernelSource"]
 """Returns a kernel's source: at once where it was lowered in this process."""
 
@@ -91,8 +96,8 @@ class Step(Protocol):
     def traffic(self) -> int:
         """Bytes of the arrays that kernels read and write when it runs once."""
 
-    def run(self, values: list[Any], backend: Backend) -> None:
-        """Run it."""
+    def prepared(self, backend: Backend) -> Run:
+        """Return what runs it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,12 +142,19 @@ class KernelStep:
         """Slots of all that the launcher takes, in its order."""
         return self.inputs + self.outputs + self.arguments
 
-    def run(self, values: list[Any], backend: Backend) -> None:
-        """Allocate the outputs and launch."""
-        for slot, allocate in zip(self.outputs, self.allocators, strict=True):
-            values[slot] = allocate()
-        self.launcher(tuple([values[slot] for slot in self.operands]))
-        self.announce()
+    def prepared(self, backend: Backend) -> Run:
+        """Return what allocates the outputs and launches."""
+        launcher, pick = self.launcher, picker(self.operands)
+        places = tuple(zip(self.outputs, self.allocators, strict=True))
+
+        def run(values: list[Any]) -> None:
+            for slot, allocate in places:
+                values[slot] = allocate()
+            launcher(pick(values))
+            if subscribers:
+                self.announce()
+
+        return run
 
     def announce(self) -> None:
         """Tell that it ran."""
@@ -160,8 +172,9 @@ class EagerStep:
         into: ``(*arrays, out=array)``: the same into memory that is there, where the library can.
         operands: A slot for each operand, or a NumPy scalar for a literal.
         outputs: Slots of the results.
-        allocators: What allocates each of them, for those who call ``into``.
-        stored: Whether kernels read the results, so that they must be contiguous.
+        allocators: What allocates each of them, for ``into``.
+        stored: Whether kernels read the results, so that what the library allocates must be
+            contiguous.
         released: Slots whose values nothing needs afterwards.
     """
 
@@ -184,20 +197,56 @@ class EagerStep:
         """Slots that are read."""
         return slots_among(self.operands)
 
-    def run(self, values: list[Any], backend: Backend) -> None:
-        """Compute it."""
-        xp = backend.xp
-        operands = [values[o] if isinstance(o, int) else o for o in self.operands]
-        result = self.primitive.eager(xp, *operands, **self.params)
-        results = result if self.primitive.multiple_results else (result,)
-        for slot, value in zip(self.outputs, results, strict=True):
-            values[slot] = contiguous(xp, value) if self.stored else value
-        self.announce()
+    def prepared(self, backend: Backend) -> Run:
+        """Return what computes it."""
+        return self._into() if self.into is not None else self._eager(backend.xp)
+
+    def _into(self) -> Run:
+        """Return what has it computed into memory of ours."""
+        into, read = self.into, self._reader()
+        (out,), (allocate,) = self.outputs, self.allocators
+        assert into is not None
+
+        def run(values: list[Any]) -> None:
+            values[out] = memory = allocate()
+            into(*read(values), out=memory)
+            if subscribers:
+                self.announce()
+
+        return run
+
+    def _eager(self, xp: Any) -> Run:
+        """Return what lets the library find memory for the results."""
+        read, several = self._reader(), self.primitive.multiple_results
+
+        def run(values: list[Any]) -> None:
+            result = self.primitive.eager(xp, *read(values), **self.params)
+            results = result if several else (result,)
+            for slot, value in zip(self.outputs, results, strict=True):
+                values[slot] = contiguous(xp, value) if self.stored else value
+            self.announce()
+
+        return run
+
+    def _reader(self) -> Callable[[list[Any]], Sequence[Any]]:
+        """Return a function from the values to the operands."""
+        operands = self.operands
+        if operands and len(self.used) == len(operands):
+            return picker(self.used)
+        return lambda values: [values[o] if isinstance(o, int) else o for o in operands]
 
     def announce(self) -> None:
         """Tell that it ran."""
         if subscribers:
             emit("eager", primitive=self.primitive.name)
+
+
+def picker(places: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return a function from a sequence to the tuple of what it has in one place or more."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    (place,) = places  # of one, itemgetter returns it bare
+    return lambda values: (values[place],)
 
 
 def slots_among(operands: Iterable[Slot | np.generic]) -> tuple[Slot, ...]:
