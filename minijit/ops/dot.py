@@ -54,6 +54,9 @@ def _matmul_aval(left: ShapedArray, right: ShapedArray) -> ShapedArray:
 
 def _matmul_eager(xp: Any, left: Any, right: Any) -> Any:
     with np.errstate(all="ignore"):
+        if xp is np and left.dtype == np.float16:
+            # NumPy has no routine for it; its loop adds up in float32 as well.
+            return xp.matmul(left.astype(np.float32), right.astype(np.float32)).astype(np.float16)
         return xp.matmul(left, right)
 
 
@@ -62,6 +65,9 @@ def _matmul_into(xp: Any, left: ShapedArray, right: ShapedArray) -> Any:
     blas = left.dtype.kind == "f" and left.dtype.itemsize >= 4
     if blas and max(left.ndim, right.ndim) <= 2:
         return xp.dot
+
+    if xp is np and left.dtype == np.float16:
+        return None
 
     def into(left: Any, right: Any, *, out: Any) -> None:
         with np.errstate(all="ignore"):

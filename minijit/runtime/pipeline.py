@@ -37,6 +37,7 @@ from minijit.transforms.own_outputs import own_outputs
 from minijit.transforms.patterns import apply_rewrites
 from minijit.transforms.simplify import simplify, simplify_loops
 from minijit.transforms.sums_in_blocks import sums_in_blocks
+from minijit.transforms.sums_of_products import sums_of_products
 
 __all__ = ["compile_plan", "inlined", "lower", "optimize", "plan_partition"]
 
@@ -56,6 +57,7 @@ def optimize(jaxpr: Jaxpr, backend: Backend | None = None) -> Jaxpr:
     jaxpr = _rewritten(jaxpr, after="simplify")
     jaxpr = _step("loops", lambda: simplify_loops(jaxpr))
     jaxpr = _rewritten(jaxpr, after="loops")
+    jaxpr = _step("products", lambda: sums_of_products(jaxpr))
     jaxpr = _step("blocks", lambda: _in_blocks(jaxpr, backend))
     return _step("own_outputs", lambda: own_outputs(jaxpr))
 

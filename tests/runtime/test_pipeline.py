@@ -56,6 +56,7 @@ def test_every_step_is_announced_once(device: Device, counts: Counter[str]) -> N
         "inline",
         "simplify",
         "loops",
+        "products",
         "blocks",
         "own_outputs",
         "partition",
