@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
+from minijit.lowering.boxes import boxes, guarded
+from minijit.lowering.cpu_boxes import write_boxes
 from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_streams import streamed, vector_loop
 from minijit.lowering.cpu_tile import Tile
@@ -43,13 +46,18 @@ class _Map:
         self.cost = cell_cost(kernel.statements)
         dims = range(len(kernel.rows))
         self.inner = unit_stride_dim(kernel, dims) if dims else None
-        self.once = self._once()
+        self.boxes = boxes(kernel)
+        if self.boxes:
+            self.cost = sum(
+                box.share(kernel.rows) * cell_cost(box.statements) for box in self.boxes
+            )
+        self.once = [] if self.boxes else self._once()
         self.tile = self._tile(max(int(UNIT_NS / self.cost), 1))
 
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, tile = self.emitter, self.tile
-        if len(tile.order) == 1 and tile.extents[0] > FEW:
+        if len(tile.order) == 1 and tile.extents[0] > FEW and not self.boxes:
             emitter.serve_sizes(tile)
         ready = self._by_depth()
         emitter.statements(ready[0])
@@ -63,6 +71,9 @@ class _Map:
         with emitter.units(tile, lambda depth: emitter.statements(ready[depth])) as span:
             if self.inner is None:
                 emitter.statements([s for s in self.kernel.statements if isinstance(s, Store)])
+            elif self.boxes:
+                done = {s.out for s in itertools.chain(*ready[:-1]) if not isinstance(s, Store)}
+                write_boxes(emitter, tile, self.boxes, done, span)
             else:
                 stores = streamed(self.kernel, ready[-1], self.inner, tile.blocks[-1])
                 with vector_loop(emitter, self.inner, span, stores):
@@ -135,10 +146,13 @@ class _Map:
         """Sort the statements by the number of loops that must be open before they can run."""
         depth_of = {dim: position + 1 for position, dim in enumerate(self.tile.order)}
         ready: list[list[Statement]] = [[] for _ in range(len(self.tile.order) + 1)]
+        in_boxes = guarded(self.kernel) if self.boxes else frozenset()
         for statement in self.kernel.statements:
             if isinstance(statement, Store):
                 if self.tile.order:
                     ready[-1].append(statement)
+            elif statement.out in in_boxes:
+                ready[-1].append(statement)
             elif statement not in self.once:
                 used = self.emitter.dims_of(statement)
                 ready[max((depth_of[dim] for dim in used), default=0)].append(statement)
@@ -150,6 +164,8 @@ class _Map:
             return "map: one point"
         sizes = _times(tile.blocks)
         text = f"map: {tile.units} units of {sizes} points, vectors along i{self.inner}"
+        if self.boxes:
+            text += f", {len(self.boxes)} boxes"
         return f"{text}, {len(self._shared())} values shared by rows" if self.once else text
 
 
