@@ -113,7 +113,7 @@ def calls_of(function: Callable[[Any], Any], backend: Backend) -> dict[str, int]
     found = Program(program)
     parts, partitioning = counted(partial(partition, found, few_rows=32, most_buffers=24))
     layouts = dict(zip(program.invars, [layout_of(SQUARE)], strict=True))
-    kernels, lowering = counted(lambda: pipeline.lower(found, parts, layouts))
+    kernels, lowering = counted(lambda: pipeline.lower(found, parts, layouts, backend))
     every = list(itertools.chain(*kernels))
     _, writing = counted(lambda: [backend.emit(lowered.kernel) for lowered in every])
     return dict(zip(STEPS, (optimizing, partitioning, lowering, writing), strict=True))

@@ -59,7 +59,7 @@ def sources(backend: Backend, function: str, key: str, file: str, line: str) -> 
     try:
         jaxpr = optimize(minijit.make_jaxpr(f)({key: X}))
         layouts = dict(zip(jaxpr.invars, Placed.on(get_backend("cpu"), [X]).layouts, strict=True))
-        for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
+        for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts, backend):
             for lowered in step:
                 yield backend.emit(lowered.kernel).text
     finally:

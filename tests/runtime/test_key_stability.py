@@ -48,7 +48,7 @@ def keys(function: Callable[..., Any], args: Any, backend: Backend) -> Iterator[
     layouts |= dict(
         zip(jaxpr.constvars, Placed.on(get_backend("cpu"), jaxpr.consts).layouts, strict=True)
     )
-    for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts):
+    for step in lower(Program(jaxpr), plan_partition(jaxpr, backend), layouts, backend):
         for lowered in step:
             key = key_of(backend, backend.emit(lowered.kernel))
             assert key is not None

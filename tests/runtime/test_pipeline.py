@@ -158,7 +158,7 @@ def test_checks_look_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "check_jaxpr", lambda jaxpr: seen.append("jaxpr"))
     monkeypatch.setattr(pipeline, "check_kernel", lambda kernel: seen.append("kernel"))
     minijit.jit(lambda x: x * 1.625)(X)
-    assert seen == ["jaxpr"] * 5 + ["kernel"]
+    assert seen == ["jaxpr"] * 6 + ["kernel"]
     seen.clear()
     with config.override(checks=False):
         minijit.jit(lambda x: x * 1.75)(X)
