@@ -1,4 +1,4 @@
-"""Numba device functions of the CPU: reductions, C casts, float16, prefetches, streams."""
+"""Numba device functions of the CPU: reductions, C casts, float16, prefetches, streams, tiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from minijit.kernels.cpu.half import half_bits, half_value, round_half
 from minijit.kernels.cpu.prefetch import prefetch_read, prefetch_write
 from minijit.kernels.cpu.reductions import COMBINE, add_exactly, total_of
 from minijit.kernels.cpu.streaming import settle_stores, stream
+from minijit.kernels.cpu.turning import turn
 
 #: What generated kernels refer to by name.
 VOCABULARY = {
@@ -22,6 +23,7 @@ VOCABULARY = {
     "settle_stores": settle_stores,
     "stream": stream,
     "total_of": total_of,
+    "turn": turn,
     **FROM_FLOAT,
     **{f"fold_{monoid}": fold for monoid, fold in COMBINE.items()},
 }

@@ -70,6 +70,7 @@ class CpuEmitter(Emitter):
         scratch: The arrays so far.
         sizes: The parameters by which one code serves several sizes, with their values here.
         collected: Where in a scratch array a result is kept until it is streamed.
+        turned: Where in a scratch array an operand lies as a transposed copy.
         used_dims: The dimensions on which each value depends.
     """
 
@@ -81,6 +82,7 @@ class CpuEmitter(Emitter):
         self.scratch: list[Scratch] = []
         self.sizes: dict[str, int] = {}
         self.collected: dict[Store, str] = {}
+        self.turned: dict[Load, str] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
         self._functions = functions_of(kernel)
         self._uses = Counter(self._functions.values())
@@ -161,11 +163,15 @@ class CpuEmitter(Emitter):
         return self.used_dims[statement.out]
 
     def statement(self, statement: Statement) -> None:
-        """Write one statement; a result that is collected goes to its place in scratch."""
+        """Write one statement; what is collected or turned has its place in scratch."""
         if isinstance(statement, Store) and statement in self.collected:
             dtype = self.kernel.buffers[statement.buffer].dtype
             value = self.store_code(dtype, self.operand(statement.value))
             self.writer.line(f"{self.collected[statement]} = {value}")
+        elif isinstance(statement, Load) and statement in self.turned:
+            buffer = self.kernel.buffers[statement.buffer]
+            value = self.held_code(buffer.dtype, self.turned[statement])
+            self.writer.line(f"{statement.out.name} = {value}", buffer.name)
         else:
             super().statement(statement)
 
@@ -195,7 +201,7 @@ class CpuEmitter(Emitter):
                 stack.enter_context(writer.block("for unit in range(start, stop):"))
             for position, dim in enumerate(tile.order):
                 extent, block = tile.extents[position], tile.blocks[position]
-                unit = _digit(tile, position)
+                unit = tile.digit(position)
                 if merged and position == 0:
                     span = _span(extent, block, _scaled(block, "start"), _scaled(block, "stop"))
                 elif tile.counts[position] == 1:
@@ -316,13 +322,6 @@ def _scaled(factor: int, name: str) -> str:
 def _span(extent: int, block: int, low: str, high: str) -> str:
     """Return the bounds of a range, cut at ``extent`` where blocks do not divide it."""
     return f"{low}, {high}" if extent % block == 0 else f"{low}, min({high}, {extent})"
-
-
-def _digit(tile: Tile, position: int) -> str:
-    """Return code of one digit of a unit's number in the mixed radix of the blocks."""
-    inner, count = math.prod(tile.counts[position + 1 :]), tile.counts[position]
-    code = "unit" if inner == 1 else f"unit // {inner}"
-    return code if inner * count == tile.units else f"{code} % {count}"
 
 
 def unit_strides(kernel: Kernel) -> list[float]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from minijit.lowering.boxes import boxes, guarded
 from minijit.lowering.cpu_boxes import write_boxes
 from minijit.lowering.cpu_emitter import FEW, UNIT_NS, CpuEmitter, cell_cost, unit_stride_dim
 from minijit.lowering.cpu_streams import streamed, vector_loop
 from minijit.lowering.cpu_tile import Tile
+from minijit.lowering.cpu_turn import turned_loads, turned_tile, turned_units
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
 from minijit.lowering.stages import EXPENSIVE_FLOPS, operands
@@ -52,6 +54,7 @@ class _Map:
                 box.share(kernel.rows) * cell_cost(box.statements) for box in self.boxes
             )
         self.once = [] if self.boxes else self._once()
+        self.turned: tuple[Load, ...] = ()
         self.tile = self._tile(max(int(UNIT_NS / self.cost), 1))
 
     def write(self) -> KernelSource:
@@ -68,7 +71,7 @@ class _Map:
                 for value in shared:
                     emitter.array(f"once_{value.name}", held_dtype(value.dtype), tile.extents[-1])
                     emitter.write(value, f"once_{value.name}[i{self.inner}]")
-        with emitter.units(tile, lambda depth: emitter.statements(ready[depth])) as span:
+        with self._units(lambda depth: emitter.statements(ready[depth])) as span:
             if self.inner is None:
                 emitter.statements([s for s in self.kernel.statements if isinstance(s, Store)])
             elif self.boxes:
@@ -83,6 +86,11 @@ class _Map:
         trips = tile.blocks[-1] if tile.order else 1
         work = math.prod(self.kernel.rows) * self.cost
         return emitter.finish(tile.units, work, self._prose(), trips)
+
+    def _units(self, after: Callable[[int], None]) -> contextlib.AbstractContextManager[str]:
+        if self.turned:
+            return turned_units(self.emitter, self.tile, self.turned, after)
+        return self.emitter.units(self.tile, after)
 
     def _once(self) -> list[Statement]:
         """Return the statements that depend on the inner dimension alone, if one is expensive.
@@ -114,6 +122,10 @@ class _Map:
         across, jump = self._across(inner)
         order = [dim for dim in range(len(kernel.rows)) if dim not in (inner, across)]
         if across is not None and not self.once:
+            # Boxes cut their tiles further, each with loads of its own.
+            self.turned = () if self.boxes else turned_loads(kernel, inner, across)
+            if self.turned:
+                return turned_tile(kernel, [*order, across, inner])
             rows, cols = _NARROW if jump % _SET_BYTES == 0 else _SQUARE
             order += [across, inner]
             extents = tuple(kernel.rows[dim] for dim in order)
@@ -130,17 +142,22 @@ class _Map:
         return tile
 
     def _across(self, inner: int) -> tuple[int | None, int]:
-        """Return the dimension that an access walks with stride one while ``inner`` jumps.
+        """Return the dimension that most accesses walk with stride one while ``inner`` jumps.
 
-        The second result is by how many bytes it jumps.
+        The second result is by how many bytes the first of them jumps.
         """
+        jumps: dict[int, list[int]] = {}
         for statement in self.kernel.statements:
             if isinstance(statement, Load | Store) and abs(statement.index.stride(inner)) > 1:
                 size = self.kernel.buffers[statement.buffer].dtype.itemsize
                 for dim, stride in statement.index.terms:
                     if dim != inner and abs(stride) == 1:
-                        return dim, abs(statement.index.stride(inner)) * size
-        return None, 0
+                        jump = abs(statement.index.stride(inner)) * size
+                        jumps.setdefault(dim, []).append(jump)
+        if not jumps:
+            return None, 0
+        across = max(jumps, key=lambda dim: len(jumps[dim]))
+        return across, jumps[across][0]
 
     def _by_depth(self) -> list[list[Statement]]:
         """Sort the statements by the number of loops that must be open before they can run."""
@@ -166,7 +183,9 @@ class _Map:
         text = f"map: {tile.units} units of {sizes} points, vectors along i{self.inner}"
         if self.boxes:
             text += f", {len(self.boxes)} boxes"
-        return f"{text}, {len(self._shared())} values shared by rows" if self.once else text
+        if self.once:
+            text += f", {len(self._shared())} values shared by rows"
+        return f"{text}, {len(self.turned)} operands turned" if self.turned else text
 
 
 def _times(sizes: Sequence[int]) -> str:

@@ -44,3 +44,9 @@ class Tile:
             blocks.append(max(-(-extents[dim] // count), 1))
             rows = rows // extents[dim]
         return Tile(tuple(order), tuple(extents[d] for d in order), tuple(reversed(blocks)))
+
+    def digit(self, position: int) -> str:
+        """Return code of one digit of ``unit`` in the mixed radix of the blocks."""
+        inner, count = math.prod(self.counts[position + 1 :]), self.counts[position]
+        code = "unit" if inner == 1 else f"unit // {inner}"
+        return code if inner * count == self.units else f"{code} % {count}"

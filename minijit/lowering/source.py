@@ -268,8 +268,10 @@ class Emitter:
 
     def load_code(self, buffer: int, index: str) -> str:
         """Return code of the element of a buffer, as the dtype in which it is held."""
-        dtype = self.kernel.buffers[buffer].dtype
-        code = f"b{buffer}[{index}]"
+        return self.held_code(self.kernel.buffers[buffer].dtype, f"b{buffer}[{index}]")
+
+    def held_code(self, dtype: np.dtype[Any], code: str) -> str:
+        """Return code of the held value whose memory form is ``code``."""
         if dtype.kind == "b":
             return f"{code} != 0"
         if dtype == np.float16:

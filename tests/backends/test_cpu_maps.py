@@ -95,6 +95,36 @@ def test_strided_and_flipped_operands(shape: tuple[int, int]) -> None:
     check(build.kernel(), tolerance=0)
 
 
+@pytest.mark.parametrize("dtype", [BOOL, I8, F16, F32, I32])
+@pytest.mark.parametrize("shape", [(128, 128), (16, 300), (200, 129), (130, 67)])
+def test_operands_across_the_inner_loop_are_turned(shape: tuple[int, int], dtype: Any) -> None:
+    rows, cols = shape
+    build = Builder(shape)
+    build.store(build.load([1, rows], dtype), [cols, 1])
+    source = check(build.kernel(), tolerance=0)
+    assert source.schedule.endswith("1 operands turned")
+    assert source.text.count("turn(") == 1
+
+
+def test_two_operands_are_turned_beside_one_that_is_not() -> None:
+    build = Builder((5, 70, 90))
+    shuffled = build.map("sub", build.load([1, 450, 5]), build.load([6300, 1, -70], offset=6230))
+    flipped = build.load([6300, 1, 70])
+    row = build.load([0, 0, 1])
+    build.store(build.map("mul", build.map("add", shuffled, flipped), row), [6300, 90, 1])
+    assert check(build.kernel(), tolerance=0).schedule.endswith("2 operands turned")
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 500), F32), ((500, 15), F32), ((64, 64), F64)])
+def test_short_dimensions_and_wide_elements_are_not_turned(
+    shape: tuple[int, int], dtype: Any
+) -> None:
+    rows, cols = shape
+    build = Builder(shape)
+    build.store(build.load([1, rows], dtype), [cols, 1])
+    assert "turn" not in check(build.kernel(), tolerance=0).text
+
+
 def test_flips_of_whole_arrays_merge_their_dimensions() -> None:
     build = Builder((6, 10))
     build.store(build.load([-10, -1], offset=59), [10, 1])
