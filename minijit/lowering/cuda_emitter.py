@@ -167,7 +167,7 @@ class CudaEmitter(Emitter):
 
     def slot(self, code: str) -> str:
         """Return a place in shared memory: unsigned, as negative ones would count from the end."""
-        return f"{self.type(np.dtype(np.uint32))}({code})"
+        return f"{self.type(np.dtype(np.uint64))}({code})"
 
     def unflatten(self, position: str, dims: Sequence[int]) -> None:
         """Write the indices of ``dims`` from a position in their C-ordered space."""

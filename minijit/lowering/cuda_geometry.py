@@ -13,11 +13,12 @@ from minijit.lowering.cuda_launch import (
     FEW_REGISTERS,
     MOST_REGISTERS,
     SECTOR_BYTES,
+    SHARED_BYTES,
     VECTOR_BYTES,
     unrolled_lanes,
 )
 from minijit.lowering.cuda_lead import Lead, find_lead
-from minijit.lowering.kernel_ir import Kernel, Load, Map, Store
+from minijit.lowering.kernel_ir import Kernel, Load, Map, Reduce, Store
 from minijit.lowering.source import held_dtype
 from minijit.lowering.stages import (
     CHEAP_FLOPS,
@@ -89,6 +90,13 @@ class Geometry:
         return self.rows - self.spare
 
     @property
+    def partials(self) -> int:
+        """Results of warps that a block combines; not more than rows if no row has several."""
+        if self.by_column:
+            return _column_partials(self.rows, self.threads)
+        return self.threads // WARP
+
+    @property
     def lanes(self) -> int:
         """Columns that a thread holds at a time."""
         return self.chunk * self.steps
@@ -128,7 +136,10 @@ def choose_geometry(
     sizes = [kernel.buffers[access.buffer].dtype.itemsize for access in accesses(kernel)]
     sector = SECTOR_BYTES // min(sizes, default=SECTOR_BYTES)
     if by_column:
-        geometry = _columns(rows, kernel.rows[-1], cols, most, sector, hold=bool(held.kept))
+        reduces = (s for s in kernel.statements if isinstance(s, Reduce))
+        exchanged = sum(held_dtype(d).itemsize for reduce in reduces for d in reduce.accumulators)
+        hold = bool(held.kept)
+        geometry = _columns(rows, kernel.rows[-1], cols, most, sector, exchanged, hold=hold)
     else:
         roomy = _roomy_lanes(kernel, held)
         geometry = _rows(rows, cols, chunk, max(most, chunk), roomy, sector)
@@ -206,7 +217,13 @@ def _rows(rows: int, cols: int, chunk: int, most: int, roomy: int, sector: int) 
     return Geometry(False, threads, group, chunk, steps, persistent, registers=registers)
 
 
-def _columns(rows: int, beside: int, cols: int, most: int, sector: int, *, hold: bool) -> Geometry:
+def _column_partials(rows: int, threads: int) -> int:
+    return rows * (threads // max(rows, WARP))
+
+
+def _columns(
+    rows: int, beside: int, cols: int, most: int, sector: int, exchanged: int, *, hold: bool
+) -> Geometry:
     even = _even_share(beside)
     alone = beside < rows and even < power_of_two(even)
     width = min(WARP, power_of_two(even if alone else rows))
@@ -217,8 +234,8 @@ def _columns(rows: int, beside: int, cols: int, most: int, sector: int, *, hold:
     group = min(power_of_two(-(-cols // 4)), _PASS_THREADS // width)
     if cols >= 512 and -(-rows // width) < FEW_ROWS:
         group = max(group, MOST_THREADS // width)
-    if hold and cols <= most * (MOST_THREADS // narrowest):
-        # Later passes need what was read: more threads hold it, in narrower tiles if need be.
+    if cols <= most * (MOST_THREADS // (narrowest if hold else width)):
+        # More threads hold the column at once; in narrower tiles if later passes need it again.
         while -(-cols // group) > most:
             group *= 2
         width = min(width, MOST_THREADS // group)
@@ -226,6 +243,9 @@ def _columns(rows: int, beside: int, cols: int, most: int, sector: int, *, hold:
     threads = width * group
     if not alone or threads < WARP:
         threads = max(threads, min(128, power_of_two(rows) * group), WARP)
+    # What a block exchanges has to fit into shared memory.
+    while group > 1 and exchanged * _column_partials(threads // group, threads) > SHARED_BYTES:
+        group, threads = group // 2, threads // 2
     steps = max(-(-cols // group), 1)
     persistent = steps <= most
     if not persistent:

@@ -12,6 +12,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 
+from minijit.graph.index import Affine
+from minijit.graph.layout import contiguous_strides
 from minijit.lowering.cuda_emitter import CudaEmitter
 from minijit.lowering.cuda_launch import VECTOR_BYTES, CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_vectors import map_chunk, uniform_guards
@@ -109,6 +111,10 @@ class MapEmitter(CudaEmitter):
         size: Number of elements.
         tail: Whether some threads have fewer elements than others.
         neighbour: Code of the current lane's number in its chunk.
+        lane: The same where code is being written for one lane, else empty.
+        place_of_group: Code of the number of the group's first element; empty if elements are taken
+            in another order than theirs.
+        run: The terms of an index that is an element's number.
     """
 
     schedule = "map"
@@ -124,6 +130,10 @@ class MapEmitter(CudaEmitter):
         if len(kernel.rows) == 1 and self.tail:
             self.sizes = {"extent": size}
         self.neighbour = "k"
+        self.lane = ""
+        self.place_of_group = ""
+        strides = zip(kernel.rows, contiguous_strides(kernel.rows), strict=True)
+        self.run = tuple((dim, step) for dim, (n, step) in enumerate(strides) if n > 1)
         self.uniform = uniform_guards(kernel, self.inner, shape.chunk) if shape.chunk > 1 else {}
         """Loads that whole chunks do or leave out, with what decides."""
         self.loads: list[Load] = []
@@ -212,9 +222,9 @@ class MapEmitter(CudaEmitter):
             return
         with self.writer.block(f"for k in range({self.shape.chunk}):"):
             name = self.dims[self.inner]
-            self.dims[self.inner] = f"({name} + k)"
+            self.dims[self.inner], self.lane = f"({name} + k)", "k"
             yield f"{first} + k" if first else "k"
-            self.dims[self.inner] = name
+            self.dims[self.inner], self.lane = name, ""
 
     # Where elements lie; another order of them overrides these.
 
@@ -247,13 +257,24 @@ class MapEmitter(CudaEmitter):
 
     def group(self, number: str) -> None:
         """Write the indices of the first element of group ``number``."""
-        position = "start"
+        position = self.place_of_group = "start"
         if number != "0":
-            position = "p"
-            self.writer.line(f"p = {self.integer(f'start + {self.shape.stride}*{number}')}")
+            position, self.place_of_group = "p", f"start + {self.shape.stride}*{number}"
+            self.writer.line(f"p = {self.integer(self.place_of_group)}")
         self.position = position
         if self.kernel.rows:
             self.unflatten(position, range(len(self.kernel.rows)))
+
+    def index(self, affine: Affine) -> str:
+        """Return code of an index; of what lies as the space does, the element's number.
+
+        That of a group differs from that of another by a constant, which an access adds by itself.
+        """
+        several = len(self.kernel.rows) > 1
+        if not (several and self.place_of_group and affine.terms == self.run):
+            return super().index(affine)
+        parts = [self.place_of_group, self.lane, str(affine.offset or "")]
+        return " + ".join(filter(None, parts)).replace("+ -", "- ")
 
     def _load(self, whole: bool) -> None:
         with self.groups() as first:
@@ -339,9 +360,9 @@ class MapEmitter(CudaEmitter):
     @contextlib.contextmanager
     def _one_lane(self, lane: int) -> Iterator[str]:
         name, neighbour = self.dims[self.inner], self.neighbour
-        self.dims[self.inner], self.neighbour = _plus(name, lane), str(lane)
+        self.dims[self.inner], self.neighbour, self.lane = _plus(name, lane), str(lane), str(lane)
         yield str(lane)
-        self.dims[self.inner], self.neighbour = name, neighbour
+        self.dims[self.inner], self.neighbour, self.lane = name, neighbour, ""
 
 
 def _plus(code: str, number: int) -> str:

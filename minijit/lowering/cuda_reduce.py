@@ -67,15 +67,15 @@ class ReducingEmitter(CudaEmitter):
         """
         shape = self.geometry
         below = f"{column} < {'limit' if cols is None else cols}"
-        if shape.lead is None:
-            return below
-        if not shape.persistent or shape.steps == 1:
-            return f"{column} >= 0 and {below}"
-        # Of the steps only the first and the last ones have anything to test.
-        last = 0 if cols is None else cols // (shape.group * shape.chunk)
+        # Of several steps only the first and the last ones have anything to test.
+        several = shape.persistent and shape.steps > 1
+        last = cols // (shape.group * shape.chunk) if several and cols is not None else 0
         if last:
             below = f"({step} < {last} or {below})"
-        return f"({step} > 0 or {column} >= 0) and {below}"
+        if shape.lead is None:
+            return below
+        begun = f"{column} >= 0"
+        return f"{f'({step} > 0 or {begun})' if several else begun} and {below}"
 
     def own_row(self) -> str:
         """Return code of which of the block's rows the thread works on."""
@@ -117,11 +117,9 @@ class ReducingEmitter(CudaEmitter):
             with self.writer.block(f"for n in range({count}):"):
                 self.writer.line(code)
         if self._is_long_sum(reduce):
-            part, dtype = _accumulator(reduce, 0), reduce.accumulators[0]
-            for name in (f"{part}_total", f"{part}_lost"):
-                self.local(name, count, dtype)
-                with self.writer.block(f"for n in range({count}):"):
-                    self.writer.line(f"{name}[n] = {self.zero(held_dtype(dtype))}")
+            part, zero = _accumulator(reduce, 0), self.zero(held_dtype(reduce.accumulators[0]))
+            self.writer.line(f"{part}_total = {zero}")
+            self.writer.line(f"{part}_lost = {zero}")
 
     def _is_long_sum(self, reduce: Reduce) -> bool:
         """Whether a thread adds so many floats that the error of a plain sum would show."""
@@ -132,12 +130,23 @@ class ReducingEmitter(CudaEmitter):
         """Write the addition of the part just read to the total, and start the next part."""
         if not self._is_long_sum(reduce):
             return
-        part, dtype = _accumulator(reduce, 0), reduce.accumulators[0]
-        total, lost = f"{part}_total[n]", f"{part}_lost[n]"
+        line, part = self.writer.line, _accumulator(reduce, 0)
+        self._join(reduce, [f"{part}_part"])
+        code = self.call("add_exactly", f"{part}_total", f"{part}_lost", f"{part}_part")
+        line(f"{part}_total, {part}_lost = {code}")
         with self.writer.block(f"for n in range({self._accumulators}):"):
-            code = self.call("add_exactly", total, lost, f"{part}[n]")
-            self.writer.line(f"{total}, {lost} = {code}")
-            self.writer.line(f"{part}[n] = {self.zero(held_dtype(dtype))}")
+            line(f"{part}[n] = {self.zero(held_dtype(reduce.accumulators[0]))}")
+
+    def _join(self, reduce: Reduce, totals: Sequence[str]) -> None:
+        """Write the combination of the thread's accumulators into the variables ``totals``."""
+        line = self.writer.line
+        arrays = [_accumulator(reduce, n) for n in range(len(reduce.accumulators))]
+        joined = ", ".join(totals)
+        line(f"{joined} = {', '.join(f'{array}[0]' for array in arrays)}")
+        if self._accumulators > 1:
+            with self.writer.block(f"for n in range(1, {self._accumulators}):"):
+                values = ", ".join([*totals, *(f"{array}[n]" for array in arrays)])
+                line(f"{joined} = {self._combine(reduce)}({values})")
 
     def accumulate(self, reduce: Reduce, turn: str) -> None:
         """Write the combination of a cell with the accumulator whose ``turn`` (a counter) it is."""
@@ -160,19 +169,13 @@ class ReducingEmitter(CudaEmitter):
             self._finish_tuple(reduce)
             return
         line = self.writer.line
-        arrays = [_accumulator(reduce, n) for n in range(len(reduce.accumulators))]
-        totals = [f"{reduce.out.name}_{n}" for n in range(len(arrays))]
+        totals = [f"{reduce.out.name}_{n}" for n in range(len(reduce.accumulators))]
         joined = ", ".join(totals)
         if self._is_long_sum(reduce):
-            part = arrays[0]
-            with self.writer.block(f"for n in range({self._accumulators}):"):
-                whole = self.call("total_of", f"{part}_total[n]", f"{part}_lost[n]")
-                line(f"{part}[n] = {whole}")
-        line(f"{joined} = {', '.join(f'{array}[0]' for array in arrays)}")
-        if self._accumulators > 1:
-            with self.writer.block(f"for n in range(1, {self._accumulators}):"):
-                values = ", ".join(totals + [f"{array}[n]" for array in arrays])
-                line(f"{joined} = {self._combine(reduce)}({values})")
+            part = _accumulator(reduce, 0)
+            line(f"{joined} = {self.call('total_of', f'{part}_total', f'{part}_lost')}")
+        else:
+            self._join(reduce, totals)
         shape = self.geometry
         if shape.group > 1:
             arguments = [*totals, "thread", *self._shared(reduce)]
@@ -200,17 +203,9 @@ class ReducingEmitter(CudaEmitter):
         line(f"{reduce.out.name} = {finished(self, reduce, totals)}")
 
     @property
-    def _partials(self) -> int:
-        """Results of warps that a block combines; not more than rows if no row has several."""
-        shape = self.geometry
-        if shape.by_column:
-            return shape.rows * (shape.threads // max(shape.rows, WARP))
-        return shape.threads // WARP
-
-    @property
     def meets(self) -> bool:
         """Whether threads of several warps share a row, and exchange through shared memory."""
-        return self._partials > self.geometry.rows
+        return self.geometry.partials > self.geometry.rows
 
     def _shared(self, reduce: Reduce) -> list[str]:
         """Write the shared memory of one reduction; none where a warp holds a whole row."""
@@ -220,7 +215,7 @@ class ReducingEmitter(CudaEmitter):
         for place, dtype in enumerate(reduce.accumulators):
             name = f"shared_{reduce.out.name}_{place}"
             kind = self.type(held_dtype(dtype))
-            self.writer.line(f"{name} = cuda.shared.array({self._partials}, {kind})")
+            self.writer.line(f"{name} = cuda.shared.array({self.geometry.partials}, {kind})")
             names.append(name)
         return names
 

@@ -11,10 +11,22 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from minijit.lowering.cuda_geometry import Geometry, choose_geometry
 from minijit.lowering.cuda_launch import CudaLaunch
 from minijit.lowering.cuda_short_rows import RowTile, TiledEmitter, tile_rows
-from minijit.lowering.kernel_ir import Guard, Index, Kernel, Load, Statement, Store
+from minijit.lowering.kernel_ir import (
+    Guard,
+    Index,
+    Kernel,
+    Level,
+    Load,
+    Operand,
+    Reduce,
+    Statement,
+    Store,
+)
 from minijit.lowering.source import KernelSource
 from minijit.lowering.stages import Stage, Staging
 
@@ -56,11 +68,17 @@ class _RowEmitter(TiledEmitter):
         self.staging = staging
         self.col_dims = range(len(kernel.rows), len(kernel.extents))
         self.inner = len(kernel.extents) - 1
+        guards = (s for s in kernel.statements if isinstance(s, Guard))
+        self.guards: dict[Operand | None, Guard] = {
+            guard.out: guard for guard in guards if guard.out.level is Level.CELL
+        }
         self.ragged = kernel.ragged is not None
         self.limit = "limit" if self.ragged else str(self.cols)
         self.lead = geometry.lead
-        whole = self.cols > 0 and self.cols % geometry.span == 0
-        self.exact = whole and not self.ragged and self.lead is None
+        self.divides = self.cols > 0 and self.cols % geometry.span == 0 and self.lead is None
+        # Of the code at hand: whether all columns of a thread exist, whether the row may end early.
+        self.exact = self.divides and not self.ragged
+        self.short = self.ragged
 
     def write(self) -> None:
         """Write the whole function."""
@@ -108,7 +126,12 @@ class _RowEmitter(TiledEmitter):
     # One pass.
 
     def _hoisted(self, stage: Stage) -> list[Load]:
-        return [s for s in stage.cells if isinstance(s, Load) and s.guard is None]
+        """Return the loads that come before everything else: what their guards need is no load."""
+        return [
+            s
+            for s in stage.cells
+            if isinstance(s, Load) and (s.guard is None or s.guard in self.guards)
+        ]
 
     def _vector_stores(self, stage: Stage) -> list[Store]:
         return [s for s in stage.cells if isinstance(s, Store) and self._is_vector(s)]
@@ -120,26 +143,28 @@ class _RowEmitter(TiledEmitter):
         self.start_all(stage.reduces)
         if stage.cells or stage.reduces:
             loads, stores = self._hoisted(stage), self._vector_stores(stage)
-            kept = set(stage.reuses)
-            with self._tiles():
-                if first_pass or not self.geometry.persistent:
-                    # This pass waits for memory: all its loads come before the first use.
-                    self._in_steps(lambda first: self._loads(loads, first), loads)
-                    with self._cell(stage) as (lane, turn):
-                        self._cells(stage, loads, stores, lane, turn)
-                    self._in_steps(lambda first: self._stores(stores, first), stores)
-                else:
-                    # What is loaded beside the row goes chunk by chunk, so that it needs no room.
-                    with self._step() as first:
-                        self._loads([load for load in loads if load.out not in kept], first)
-                        with self._lane(first) as lane:
-                            turn = "g" if self.geometry.chunk == 1 else "k"
-                            self._cells(stage, loads, stores, lane, turn)
-                        self._stores(stores, first)
-                for reduce in stage.reduces:
-                    self.flush(reduce)
+            self._through_row(lambda: self._part(stage, loads, stores, first_pass), stage.reduces)
         for reduce in stage.reduces:
             self.finish(reduce)
+
+    def _part(
+        self, stage: Stage, loads: Sequence[Load], stores: Sequence[Store], first_pass: bool
+    ) -> None:
+        """Write what is done with the columns that are held at once."""
+        if first_pass or not self.geometry.persistent:
+            # This pass waits for memory: all its loads come before the first use.
+            self._in_steps(lambda first: self._loads(loads, first), loads)
+            with self._cell(stage) as (lane, turn):
+                self._cells(stage, loads, stores, lane, turn)
+            self._in_steps(lambda first: self._stores(stores, first), stores)
+            return
+        # What is loaded beside the row goes chunk by chunk, so that it needs no room.
+        with self._step() as first:
+            self._loads([load for load in loads if load.out not in stage.reuses], first)
+            with self._lane(first) as lane:
+                turn = "g" if self.geometry.chunk == 1 else "k"
+                self._cells(stage, loads, stores, lane, turn)
+            self._stores(stores, first)
 
     def _in_steps(self, write: Callable[[str], None], accesses: Sequence[object]) -> None:
         """Write the loop over chunks around accesses, if there are any."""
@@ -147,17 +172,42 @@ class _RowEmitter(TiledEmitter):
             with self._step() as first:
                 write(first)
 
-    @contextlib.contextmanager
-    def _tiles(self) -> Iterator[None]:
-        """Write the loop over parts of a row that is too long to be held at once."""
-        if self.geometry.persistent:
-            yield
+    def _through_row(self, write: Callable[[], None], reduces: Sequence[Reduce]) -> None:
+        """Write a pass: the whole row at once, or a loop over parts of one that is too long."""
+        line, shape = self.writer.line, self.geometry
+        if shape.persistent:
+            if self.ragged:
+                self._in_two_ways(write, f"limit == {self.cols}", exact=self.divides)
+            else:
+                write()
             return
-        line = self.writer.line
         line(f"base = {self.integer('0' if self.lead is None else '-lead')}")
         with self.writer.block(f"while base < {self.limit}:"):
-            yield
-            line(f"base = {self.call('advance', 'base', self.geometry.span)}")
+            if self.exact:
+                write()
+            else:
+                begun = "" if self.lead is None else "base >= 0 and "
+                whole = f"{begun}base + {shape.span} <= {self.limit}"
+                self._in_two_ways(write, whole, exact=True)
+            for reduce in reduces:
+                self.flush(reduce)
+            line(f"base = {self.call('advance', 'base', shape.span)}")
+
+    def _in_two_ways(self, write: Callable[[], None], whole: str, *, exact: bool) -> None:
+        """Write code for where no column is missing, and for elsewhere.
+
+        Args:
+            write: Writes the code.
+            whole: Code that holds where the row does not end early.
+            exact: Whether all columns of a thread exist there.
+        """
+        before = self.exact, self.short
+        with self.writer.block(f"if {whole}:"):
+            self.exact, self.short = exact, False
+            write()
+        self.exact, self.short = before
+        with self.writer.block("else:"):
+            write()
 
     @contextlib.contextmanager
     def _step(self) -> Iterator[str]:
@@ -182,9 +232,12 @@ class _RowEmitter(TiledEmitter):
             place = f"base + {place}"
         elif self.lead is not None:
             place = f"{place} - lead"
-        self.writer.line(f"j = {self.integer(place)}")
+        if len(self.col_dims) == 1:
+            self.writer.line(f"j = {self.type(np.dtype(np.int64))}({place})")
+        else:
+            self.writer.line(f"j = {self.integer(place)}")
         if not self.exact:
-            exists = self.exists("j", step, None if self.ragged else self.cols)
+            exists = self.exists("j", step, None if self.short else self.cols)
             stack.enter_context(self.writer.block(f"if {exists}:"))
         self.unflatten("j", self.col_dims)
 
@@ -196,7 +249,7 @@ class _RowEmitter(TiledEmitter):
             return
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.writer.block(f"for k in range({self.geometry.chunk}):"))
-            if self.ragged:
+            if self.short:
                 stack.enter_context(self.writer.block("if j + k < limit:"))
             name = self.dims[self.inner]
             self.dims[self.inner] = f"({name} + k)"
@@ -240,6 +293,12 @@ class _RowEmitter(TiledEmitter):
 
     def _load(self, load: Load, first: str) -> None:
         name = f"{load.out.name}_"
+        if load.guard is not None:
+            with self._lane(first) as lane:
+                self.statement(self.guards[load.guard])
+                self.statement(load)
+                self.writer.line(f"{name}[{lane}] = {load.out.name}")
+            return
         if not self._is_vector(load):
             with self._lane(first) as lane:
                 self.load(load, f"{name}[{lane}]")
@@ -251,7 +310,7 @@ class _RowEmitter(TiledEmitter):
                     "load_vector", name, _plus(first, part), buffer, _plus(index, part)
                 )
                 self.writer.line(code, self.kernel.buffers[load.buffer].name)
-        if self.ragged:
+        if self.short:
             with self.writer.block("else:"):
                 tail = (name, first or 0, self.geometry.chunk, buffer, index, "limit - j")
                 self.writer.line(self.call("load_tail", *tail))
@@ -270,7 +329,7 @@ class _RowEmitter(TiledEmitter):
                     "store_vector", buffer, _plus(index, part), name, _plus(first, part)
                 )
                 self.writer.line(code, self.kernel.buffers[store.buffer].name)
-        if self.ragged:
+        if self.short:
             with self.writer.block("else:"):
                 tail = (buffer, index, name, first or 0, self.geometry.chunk, "limit - j")
                 self.writer.line(self.call("store_tail", *tail))
@@ -279,7 +338,7 @@ class _RowEmitter(TiledEmitter):
     def _in_parts(self, access: Load | Store) -> Iterator[int]:
         """Guard vectors against the end of a ragged row; yields the elements of one vector."""
         width = self.vectors(access.buffer, self.geometry.chunk)
-        if not self.ragged:
+        if not self.short:
             yield width
             return
         with self.writer.block(f"if j + {self.geometry.chunk} <= limit:"):
@@ -297,7 +356,7 @@ class _RowEmitter(TiledEmitter):
         for statement in stage.cells:
             if isinstance(statement, Store):
                 self._cell_store(statement, stores, lane)
-            elif not (isinstance(statement, Load) and statement.guard is None):
+            elif statement not in loads:
                 self.statement(statement)
         for value in stage.keeps:
             if value not in read:
@@ -309,7 +368,8 @@ class _RowEmitter(TiledEmitter):
         if store in vectors:
             self.writer.line(f"o{store.buffer}_[{lane}] = {self.operand(store.value)}")
             return
-        with self._active():
+        # Tiles have a place for each thread's row; what is in those of missing ones goes nowhere.
+        with contextlib.nullcontext() if self.shared_place(store) else self._active():
             self.store(store)
 
 

@@ -276,7 +276,7 @@ class _TileEmitter(MapEmitter):
         place = f"{tile.width}*{row} + {column}"
         if tile.period < tile.rows:
             place += f" + {tile.gap}*{self.call('quotient', row, tile.period)}"
-        return f"{tile.name}[{self.type(np.dtype(np.uint64))}({place})]"
+        return f"{tile.name}[{self.slot(place)}]"
 
     def _loaded(self, load: Load) -> str:
         code = self.load_code(load.buffer, self.index(load.index))

@@ -130,6 +130,18 @@ def test_few_long_rows_are_split(name: str, passes: int) -> None:
     assert report.bytes <= 1.05 * passes * x.nbytes + 65536 * 4
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("columns", [40_003, 65_536])
+def test_parts_of_few_rows_of_any_length(columns: int, dtype: str) -> None:
+    x = normal(3, columns, dtype=dtype) / 64
+    report = kernel_report(lambda x: (x.sum(1), x.max(1)), x)
+    np.testing.assert_allclose(report.outputs[0], x.astype(np.float64).sum(1), rtol=1e-3, atol=0.1)
+    np.testing.assert_array_equal(report.outputs[1], x.max(1))
+    assert len(report.kernels) == 2
+    is_lean(report, 1.02, 1.1)
+    assert report.bytes <= 1.02 * x.nbytes
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("columns", [3, 5, 16, 20, 40])
 def test_few_long_columns_are_split(columns: int, dtype: str) -> None:
@@ -190,6 +202,15 @@ def test_columns_too_long_to_be_held_are_read_once_for_each_pass(name: str) -> N
     report = of(COLUMNS[name], normal(2100, 40))
     reads = {t.dram_sectors / t.fewest for t in report.kernels[0].traffic if not t.written}
     assert reads == {1 if name == "sums" else 2 if name == "mean/var" else 3}
+
+
+def test_what_many_reductions_exchange_fits_into_shared_memory() -> None:
+    x = normal(100, 320, dtype="float64")
+    report = kernel_report(lambda x: [(x * n).sum(0) for n in range(30)], x)
+    for n, got in enumerate(report.outputs):
+        np.testing.assert_allclose(got, (x * n).sum(0), rtol=1e-12, atol=1e-9)
+    (kernel,) = report.kernels
+    assert 0 < kernel.shared <= 48 << 10
 
 
 TRANSPOSES: dict[str, tuple[Any, tuple[int, ...]]] = {
