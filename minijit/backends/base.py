@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from minijit.graph.device_kernel import DeviceKernel
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
+    from minijit.transforms.few_rows import FewRows
 
 __all__ = ["Backend", "Binary", "Build", "Custom", "Launcher", "Support", "load_source"]
 
@@ -70,8 +71,8 @@ class Backend(Protocol):
     """A device and its compiler."""
 
     name: str
-    few_rows: int
-    """A reduction with fewer rows than this does not fill the device: long ones are split."""
+    few_rows: FewRows
+    """Which reductions do not fill the device, so that they are split."""
     splits_columns: bool
     """Whether columns of many rows are reduced in blocks, which lie together in memory: not where
     so many threads run at once that theirs do."""

@@ -7,16 +7,14 @@ by what it brings along and not by how much is there already.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.lowering.groups import Group, Member
 from minijit.lowering.nodes import Node, row_extents
+from minijit.transforms.few_rows import FewRows
 
-__all__ = ["LONG_ROW", "Draft", "Fit"]
+__all__ = ["Draft", "Fit"]
 
-LONG_ROW = 1 << 15
-"""Columns from which a reduction with few rows is split over the machine."""
 _Dims = tuple[int, ...]
 
 
@@ -45,12 +43,12 @@ class Draft:
         reduced: Which dimensions of it reductions run over.
     """
 
-    def __init__(self, node: Node, few_rows: int, most_buffers: int) -> None:
+    def __init__(self, node: Node, few_rows: FewRows, most_buffers: int) -> None:
         """Begin with one node.
 
         Args:
             node: The first.
-            few_rows: A reduction with fewer rows than this is split if its rows are long.
+            few_rows: Which reductions are split.
             most_buffers: How many arrays the kernel may read and write.
         """
         self.extents = node.extents
@@ -71,7 +69,7 @@ class Draft:
     @property
     def group(self) -> Group:
         """The kernel as it is now."""
-        split = _is_long(self.extents, self.reduced, self._few_rows)
+        split = self._few_rows.has(self.extents, self.reduced)
         read = frozenset(self._read.difference(self._members))
         return Group(self.extents, self.reduced, tuple(self._members.values()), read, split)
 
@@ -109,7 +107,7 @@ class Draft:
         parts = self._moved_parts(fit)
         if any(parts.get(fit.joining[d], cut) != cut for d, cut in node.parts.items()):
             return "reshapes cut their iteration space in different ways"
-        if _is_long(fit.extents, fit.reduced, self._few_rows) and self._waits(node, fit):
+        if self._few_rows.has(fit.extents, fit.reduced) and self._waits(node, fit):
             return (
                 "few long rows: the reduction is split, so its result is known only after the "
                 "kernel"
@@ -185,9 +183,3 @@ def _place(own: tuple[int, ...], extents: tuple[int, ...], reduced: frozenset[in
         if own == tuple(extents[d] for d in dims):
             return dims
     return None
-
-
-def _is_long(extents: tuple[int, ...], reduced: frozenset[int], few_rows: int) -> bool:
-    rows = math.prod(row_extents(extents, reduced))
-    cols = math.prod(extents[d] for d in reduced)
-    return bool(reduced) and rows < few_rows and cols >= LONG_ROW

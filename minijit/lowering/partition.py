@@ -21,6 +21,7 @@ from minijit.lowering.demand import Program
 from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.joining import Draft
 from minijit.lowering.nodes import Node, Nodes, find_nodes
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.lanes import together
 
 __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
@@ -28,7 +29,7 @@ __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]
 
 def partition(
     program: Program,
-    few_rows: int,
+    few_rows: FewRows,
     most_buffers: int = 256,
     most_columns: int = 1 << 14,
     most_matrix_bytes: int = 1 << 18,
@@ -37,7 +38,7 @@ def partition(
 
     Args:
         program: Its outputs are all defined by equations.
-        few_rows: A reduction with fewer rows leaves the device idle, so that long ones are split.
+        few_rows: Which reductions leave the device idle, so that they are split.
         most_buffers: How many arrays one kernel may read and write.
         most_columns: How long a row may be that a loop or a branch reduces inside.
         most_matrix_bytes: How large the matrices of a loop may be together that it multiplies with.
@@ -63,7 +64,9 @@ def _in_order(needs: Sequence[Set[int]]) -> Iterator[int]:
 class _Partitioner:
     """Places nodes, in program order, into steps, which are numbered as they are begun."""
 
-    def __init__(self, program: Program, found: Nodes, few_rows: int, most_buffers: int) -> None:
+    def __init__(
+        self, program: Program, found: Nodes, few_rows: FewRows, most_buffers: int
+    ) -> None:
         self.program = program
         self.realized = found.realized
         self.nodes = found.nodes

@@ -29,10 +29,11 @@ from minijit.lowering.kernel_ir import (
 )
 from minijit.lowering.lower import Lowered
 from minijit.lowering.stages import accesses, reads_along_rows, stage_kernel
+from minijit.transforms.few_rows import FewRows
 
 __all__ = ["is_tall", "split_columns", "split_reduction"]
 
-_BLOCK = 1 << 14  # cells of a block: enough to stream, few enough for many blocks
+_MOST_CELLS = 1 << 14  # of a block: enough to stream, few enough for many blocks
 _ABREAST = 32  # rows that are read side by side where they are neighbours in memory
 _MOST_BLOCKS = 1 << 10  # partial results of a row, which one block of the second kernel combines
 _TALL_BYTES = 1 << 18  # what a block of tall columns reads: a second cache holds it
@@ -57,8 +58,10 @@ def is_tall(lowered: Lowered) -> bool:
     )
 
 
-def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
+def split_reduction(lowered: Lowered, few_rows: FewRows) -> tuple[Lowered, Lowered]:
     """Return two kernels that compute what ``lowered`` does; its cells depend on no reduction.
+
+    Blocks are as short as it takes to fill the target, but not shorter than those of ``few_rows``.
 
     Before: ``row v1 = reduce sum v0`` over 4194304 columns of one row. After: the first kernel has
     rows=(256,) cols=(16384,) and stores 256 partial sums, the second has rows=() cols=(256,).
@@ -66,7 +69,9 @@ def split_reduction(lowered: Lowered) -> tuple[Lowered, Lowered]:
     kernel = coalesce(lowered.kernel)
     abreast = min(math.prod(kernel.rows), _ABREAST) if reads_along_rows(kernel) else 1
     last = kernel.cols[-1]
-    length = min(last, max(_BLOCK // abreast, -(-last // _MOST_BLOCKS)))
+    filling = math.prod(kernel.extents) // few_rows.rows
+    cells = max(min(1 << filling.bit_length(), _MOST_CELLS), few_rows.block)
+    length = min(last, max(cells // abreast, -(-last // _MOST_BLOCKS)))
     splitter = _Splitter(lowered, length)
     return splitter.first(), splitter.second()
 

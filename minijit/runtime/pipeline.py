@@ -18,7 +18,6 @@ from minijit.graph.layout import Layout
 from minijit.graph.registry import declared
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
-from minijit.lowering.joining import LONG_ROW
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.lowering.source import KernelSource
@@ -30,7 +29,6 @@ from minijit.runtime.captured import Captured
 from minijit.runtime.launchers import launcher_of
 from minijit.runtime.placement import Placed
 from minijit.runtime.plan import Plan
-from minijit.transforms.blocks import FewRows
 from minijit.transforms.exponentials_in_blocks import exponentials_in_blocks
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.own_outputs import own_outputs
@@ -66,7 +64,7 @@ def _in_blocks(jaxpr: Jaxpr, backend: Backend | None) -> Jaxpr:
     """Return the program with reductions in blocks where the target gains by them."""
     if backend is None or not backend.reduces_in_blocks:
         return sums_in_blocks(jaxpr)
-    few = FewRows(backend.few_rows, LONG_ROW)
+    few = backend.few_rows
     return exponentials_in_blocks(sums_in_blocks(jaxpr, few), few)
 
 
@@ -171,7 +169,7 @@ def lower(
         name = f"{stem}_{next(numbers)}" if count > 1 else f"{stem}_kernel"
         lowered = lower_group(program, step, parts.stored, layouts, name)
         if step.split:
-            kernels.append([*split_reduction(lowered)])
+            kernels.append([*split_reduction(lowered, backend.few_rows)])
         elif backend.splits_columns and is_tall(lowered):
             kernels.append([*split_columns(lowered)])
         else:

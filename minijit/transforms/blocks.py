@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,17 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.jaxpr import Atom, JaxprEqn
 from minijit.graph.trace import bind, trace_function
 from minijit.ops.axes import place_without, shifted
-from minijit.ops.promote import convert
+from minijit.ops.create import full, iota
+from minijit.ops.join import pad
+from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.reduce import reduce_sum_p
+from minijit.ops.select import where
 from minijit.ops.shape import reshape
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.inline import spliced
 
-__all__ = ["DTYPES", "Cut", "FewRows", "added", "cut_few_rows", "in_blocks", "made_of"]
+__all__ = ["Cut", "added", "cut_few_rows", "elements", "in_blocks", "made_of", "within"]
 
-DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-"""Sums of float16 in blocks would be rounded to float16."""
 _MOST_CELLS = 1 << 12
 """Elements of a row in a block at most: of so many threads hold 16 each, in few registers."""
 _FEWEST_CELLS = 1 << 10
@@ -33,18 +35,6 @@ _ABREAST = 32
 _VECTOR = 8
 
 
-class FewRows(NamedTuple):
-    """What few long rows are on a target.
-
-    Attributes:
-        rows: Fewer than so many leave it idle.
-        columns: From so many on rows are worth blocks of their own.
-    """
-
-    rows: int
-    columns: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cut:
     """How an array is cut along one of its reduced axes.
@@ -52,16 +42,20 @@ class Cut:
     Attributes:
         axis: That axis.
         axes: All that are reduced.
+        width: Elements at each index, along the others of these.
         rows: Indices of a block along it.
-        count: Number of whole blocks.
+        count: Number of blocks.
         rest: Indices that are left.
+        missing: Indices that the last block has less than the others.
     """
 
     axis: int
     axes: tuple[int, ...]
+    width: int
     rows: int
     count: int
-    rest: int
+    rest: int = 0
+    missing: int = 0
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -75,14 +69,14 @@ class Cut:
 
 
 def cut_few_rows(aval: ShapedArray, axes: tuple[int, ...], few: FewRows) -> Cut | None:
-    """Return how few long rows are cut evenly so that blocks fill the target.
+    """Return how few long rows are cut so that blocks fill the target, evenly if that is possible.
 
-    None where there are many or short ones, or no axis has a divisor of a fitting size.
+    None where there are many or short ones, or each index of the axes is a block's work.
     """
     shape = aval.shape
     cells = math.prod(shape[axis] for axis in axes)
     rows = math.prod(shape) // max(cells, 1)
-    if aval.dtype not in DTYPES or rows >= few.rows or cells < few.columns:
+    if not few.has(shape, axes):
         return None
     neighbours = math.prod(shape[max(axes) + 1 :])
     wanted = min(max(rows * cells // few.rows, _FEWEST_CELLS), _MOST_CELLS)
@@ -92,18 +86,56 @@ def cut_few_rows(aval: ShapedArray, axes: tuple[int, ...], few: FewRows) -> Cut 
     for axis in axes:
         inner = cells // shape[axis]
         most = wanted // inner
-        sizes = (*range(most, most // 4, -1), *range(most + 1, 4 * _MOST_CELLS // inner + 1))
+        sizes = (*range(most, most // 2, -1), *range(most + 1, 2 * most + 1))
         lengths = [n for n in sizes if shape[axis] % n == 0]
         lengths = [n for n in lengths if n % _VECTOR == 0] or lengths
         if lengths and lengths[0] < shape[axis]:
-            return Cut(axis, axes, lengths[0], shape[axis] // lengths[0], 0)
+            return Cut(axis, axes, inner, lengths[0], shape[axis] // lengths[0])
+    for axis in axes:
+        inner = cells // shape[axis]
+        length = wanted // inner
+        length = length // _VECTOR * _VECTOR or length
+        if 1 < length < shape[axis]:
+            count = -(-shape[axis] // length)
+            return Cut(axis, axes, inner, length, count, missing=count * length - shape[axis])
     return None
 
 
-def in_blocks(x: Any, cut: Cut) -> Any:
-    """Return an array of whole blocks with an axis of blocks before the one that is cut."""
+def in_blocks(x: Any, cut: Cut, fill: float = 0) -> Any:
+    """Return an array of blocks with an axis of blocks before the one that is cut.
+
+    What the last block is short of is ``fill``, which kernels put in the place of what they read.
+    """
+    high = [cut.missing if axis == cut.axis else 0 for axis in range(len(x.shape))]
+    x = pad(x, fill, [0] * len(high), high)
     before, after = x.shape[: cut.axis], x.shape[cut.axis + 1 :]
     return reshape(x, (*before, cut.count, cut.rows, *after))
+
+
+def within(x: Any, cut: Cut) -> Any:
+    """Return an array of blocks with zeros in the place of what the last one is short of."""
+    if not cut.missing:
+        return x
+    exists = full((cut.count * cut.rows - cut.missing,), True, np.dtype(np.bool_))
+    exists = reshape(pad(exists, False, [0], [cut.missing]), (cut.count, cut.rows))
+    dims = (cut.axis, cut.axis + 1)
+    return where(bind(broadcast_in_dim_p, exists, shape=x.shape, dims=dims), x, x.dtype.type(0))
+
+
+def elements(cut: Cut, rank: int, dtype: np.dtype[Any]) -> Any:
+    """Return of how many elements a block consists, for each of them if they are not alike.
+
+    Args:
+        cut: How an array is cut.
+        rank: Its dimensions.
+        dtype: In which they are counted.
+    """
+    if not cut.missing:
+        return dtype.type(cut.rows * cut.width)
+    after = rank - len(cut.axes) - cut.place
+    last = iota((cut.count, *(1,) * after), 0, np.dtype(np.int32)) == np.int32(cut.count - 1)
+    fewer = dtype.type((cut.rows - cut.missing) * cut.width)
+    return where(last, fewer, dtype.type(cut.rows * cut.width))
 
 
 def added(blocks: Any, axis: int, *rest: Any) -> Any:

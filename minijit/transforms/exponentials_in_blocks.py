@@ -20,16 +20,20 @@ import numpy as np
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.trace import bind
-from minijit.ops.promote import broadcast_in_dim_p
+from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.reduce import reduce_max_p, reduce_sum_p
 from minijit.ops.select import where
 from minijit.ops.shape import expand_dims
 from minijit.ops.transcendental import exp
-from minijit.transforms.blocks import Cut, FewRows, added, cut_few_rows, in_blocks, made_of
+from minijit.transforms.blocks import Cut, added, cut_few_rows, in_blocks, made_of
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 from minijit.transforms.simplify import simplify
 
 __all__ = ["exponentials_in_blocks"]
+
+_DTYPES = tuple(map(np.dtype, (np.float16, np.float32, np.float64)))
+"""Of float16 what blocks have come to stays in float32 until it is added."""
 
 
 def exponentials_in_blocks(jaxpr: Jaxpr, few: FewRows) -> Jaxpr:
@@ -48,7 +52,8 @@ def exponentials_in_blocks(jaxpr: Jaxpr, few: FewRows) -> Jaxpr:
     for eqn in jaxpr.eqns:
         top = _maximum_below(eqn, sources)
         if top is not None and top not in sums:
-            cut = cut_few_rows(top.invars[0].aval, top.params["axes"], few)
+            aval = top.invars[0].aval
+            cut = cut_few_rows(aval, top.params["axes"], few) if aval.dtype in _DTYPES else None
             if cut is not None:
                 sums[top] = eqn, cut
     if not sums:
@@ -96,13 +101,14 @@ def _both(cut: Cut) -> Callable[[Any], Sequence[Any]]:
     """Return a function of an array: maxima of rows, and the sums of exponentials above them."""
 
     def both(x: Any) -> Sequence[Any]:
-        blocks = in_blocks(x, cut)
+        blocks = convert(in_blocks(x, cut, -np.inf), np.promote_types(x.dtype, np.float32))
         tops = bind(reduce_max_p, blocks, axes=cut.inner)
         # Where all of a block is -inf the difference would be NaN, though others may be finite.
         shift = where(tops == -np.inf, tops.dtype.type(0), tops)
         partial = bind(reduce_sum_p, exp(blocks - expand_dims(shift, cut.inner)), axes=cut.inner)
         top = bind(reduce_max_p, tops, axes=(cut.place,))
         share = exp(tops - expand_dims(top, (cut.place,)))
-        return [top, added(partial * share, cut.place)]
+        total = added(partial * share, cut.place)
+        return [convert(top, x.dtype), convert(total, x.dtype)]
 
     return both

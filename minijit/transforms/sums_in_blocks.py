@@ -20,6 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
 from minijit.graph.trace import bind
@@ -27,12 +29,23 @@ from minijit.ops.binary import maximum
 from minijit.ops.promote import broadcast_in_dim_p
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.shape import expand_dims, reshape, static_slice
-from minijit.transforms.blocks import DTYPES, Cut, FewRows, added, cut_few_rows, in_blocks, made_of
+from minijit.transforms.blocks import (
+    Cut,
+    added,
+    cut_few_rows,
+    elements,
+    in_blocks,
+    made_of,
+    within,
+)
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 from minijit.transforms.simplify import simplify
 
 __all__ = ["sums_in_blocks"]
 
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+"""What is subtracted and squared in float16 would be so in float32 here."""
 _FAR_BYTES = 1 << 23
 """What is smaller is read again from the last cache, which costs less than a second kernel."""
 _NEAR_BYTES = 1 << 18
@@ -152,7 +165,7 @@ def _reductions(atom: Atom, sources: Mapping[Var, JaxprEqn]) -> Iterator[JaxprEq
 def _cut(squares: _Squares, few: FewRows | None) -> Cut | None:
     """Return how to cut an array into blocks, None where that gains nothing."""
     aval, axes = squares.array.aval, squares.eqn.params["axes"]
-    if aval.dtype not in DTYPES or not axes:
+    if aval.dtype not in _DTYPES or not axes:
         return None
     cut = None if few is None else cut_few_rows(aval, axes, few)
     if cut is not None:
@@ -169,7 +182,8 @@ def _cut(squares: _Squares, few: FewRows | None) -> Cut | None:
     near = range(wanted - _ROWS // 2, wanted + _ROWS // 2)
     fitting = (n for n in near if extent % n == 0)
     rows = min(fitting, key=lambda n: abs(n - wanted), default=wanted)
-    return Cut(axis, axes, rows, extent // rows, extent % rows)
+    width = math.prod(aval.shape[axis] for axis in axes[1:])
+    return Cut(axis, axes, width, rows, extent // rows, extent % rows)
 
 
 def _gather(cut: Cut) -> Callable[[Any], Sequence[Any]]:
@@ -182,8 +196,10 @@ def _gather(cut: Cut) -> Callable[[Any], Sequence[Any]]:
         blocks = x
         if cut.rest:
             blocks = _along(x, axis, range(whole))
-            parts.append(_sums(_along(x, axis, range(whole, shape[axis])), cut.axes))
-        sums = _sums(in_blocks(blocks, cut), cut.inner)
+            rest = _along(x, axis, range(whole, shape[axis]))
+            parts.append(_sums(rest, cut.axes, x.dtype.type(cut.rest * cut.width)))
+        each = elements(cut, len(shape), x.dtype)
+        sums = _sums(in_blocks(blocks, cut), cut.inner, each, cut)
         total = added(sums[0], cut.place, *(part[0] for part in parts))
         return [total, *sums, *(each for part in parts for each in part)]
 
@@ -196,11 +212,19 @@ def _along(x: Any, axis: int, positions: range) -> Any:
     return static_slice(x, ranges)
 
 
-def _sums(x: Any, axes: tuple[int, ...]) -> _Sums:
-    """Return the sums of the elements, of their distances from the pivot, and of its squares."""
+def _sums(x: Any, axes: tuple[int, ...], count: Any, cut: Cut | None = None) -> _Sums:
+    """Return the sums of the elements, of their distances from the pivot, and of its squares.
+
+    Args:
+        x: An array, or blocks of it.
+        axes: Over which they are summed.
+        count: Of how many elements.
+        cut: Where blocks come from.
+    """
     total = _sum(x, axes)
-    pivot = _pivot(total, math.prod(x.shape[axis] for axis in axes))
-    distance = x - expand_dims(pivot, axes)
+    distance = x - expand_dims(total / count, axes)
+    if cut is not None:
+        distance = within(distance, cut)
     return total, _sum(distance, axes), _sum(distance * distance, axes)
 
 
@@ -208,32 +232,27 @@ def _sum(x: Any, axes: tuple[int, ...]) -> Any:
     return bind(reduce_sum_p, x, axes=axes)
 
 
-def _pivot(total: Any, count: int) -> Any:
-    return total / total.dtype.type(count)
-
-
 def _about(squares: _Squares, cut: Cut) -> Callable[..., Sequence[Any]]:
     """Return a function of a centre and of the sums of blocks: the sum of squares about it."""
     shape, axes = squares.array.aval.shape, cut.axes
     dims = squares.spread.params["dims"]
-    others = math.prod(shape[axis] for axis in axes if axis != cut.axis)
 
     def about(centre: Any, *sums: Any) -> Sequence[Any]:
         flat = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
         centre = bind(broadcast_in_dim_p, centre, shape=flat, dims=dims)
         centre = reshape(centre, tuple(n for axis, n in enumerate(shape) if axis not in axes))
         blocks, rest = sums[:3], sums[3:]
-        found = _moved(blocks, expand_dims(centre, (cut.place,)), cut.rows * others)
-        return [
-            added(found, cut.place, *([_moved(rest, centre, cut.rest * others)] if rest else []))
-        ]
+        each = elements(cut, len(shape), centre.dtype)
+        found = _moved(blocks, expand_dims(centre, (cut.place,)), each)
+        count = centre.dtype.type(cut.rest * cut.width)
+        return [added(found, cut.place, *([_moved(rest, centre, count)] if rest else []))]
 
     return about
 
 
-def _moved(sums: _Sums, centre: Any, count: int) -> Any:
+def _moved(sums: _Sums, centre: Any, count: Any) -> Any:
     """Return the sums of squares about ``centre``, from those about pivots; never below zero."""
     total, first, second = sums
     number = total.dtype.type
-    shift = centre - _pivot(total, count)
-    return maximum(second - shift * (number(2) * first - number(count) * shift), number(0))
+    shift = centre - total / count
+    return maximum(second - shift * (number(2) * first - count * shift), number(0))

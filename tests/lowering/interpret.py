@@ -36,6 +36,7 @@ from minijit.lowering.kernel_ir import (
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Partition, partition
 from minijit.lowering.split import split_reduction
+from minijit.transforms.few_rows import FewRows
 
 __all__ = ["Memory", "run_kernel", "run_program"]
 
@@ -43,11 +44,11 @@ Array = npt.NDArray[Any]
 Memory = dict[Var, Any]
 """Flat storage by variable; scalars that are passed by value as they are."""
 
-FEW_ROWS = 32
+FEW_ROWS = FewRows(32)
 
 
 def run_program(
-    jaxpr: Jaxpr, args: Sequence[Any], few_rows: int = FEW_ROWS
+    jaxpr: Jaxpr, args: Sequence[Any], few_rows: FewRows = FEW_ROWS
 ) -> tuple[list[Array], Partition]:
     """Partition, lower, check and interpret an optimized program.
 
@@ -76,7 +77,7 @@ def run_program(
                 memory[var] = np.ravel(value)
             continue
         lowered = lower_group(program, step, parts.stored, by_value, "kernel")
-        for part in split_reduction(lowered) if step.split else (lowered,):
+        for part in split_reduction(lowered, few_rows) if step.split else (lowered,):
             check_kernel(part.kernel)
             run_kernel(part, memory)
     return [shaped(atom) for atom in jaxpr.outvars], parts

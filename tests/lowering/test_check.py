@@ -15,6 +15,7 @@ from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Role, S
 from minijit.lowering.lower import lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
+from minijit.transforms.few_rows import FewRows
 from tests.transforms.random_programs import trace
 
 
@@ -26,7 +27,7 @@ def softened(x: Any) -> Any:
 def kernel() -> Kernel:
     """rows=(4,) cols=(6,): load, reduce, sub, store."""
     program = Program(optimize(trace(softened, [np.ones((4, 6), np.float32)])))
-    parts = partition(program, few_rows=2)
+    parts = partition(program, few_rows=FewRows(2))
     (group,) = parts.steps
     result = lower_group(program, group, parts.stored, {}, "k").kernel
     check_kernel(result)

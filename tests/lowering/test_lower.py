@@ -9,11 +9,12 @@ import pytest
 
 import minijit.numpy as jnp
 from minijit.graph.layout import Layout
-from minijit.lowering import joining, partition, split
+from minijit.lowering import partition
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Level, Load, Reduce, Store
 from minijit.lowering.lower import lower_group
 from minijit.runtime.pipeline import optimize
+from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import run_program
 from tests.transforms.random_programs import assert_equal, random_program, trace
 
@@ -29,17 +30,14 @@ def test_random_programs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1000, 1100, 10))
-def test_random_programs_with_long_reductions_split(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(joining, "LONG_ROW", 4)
-    monkeypatch.setattr(split, "_BLOCK", 4)
+def test_random_programs_with_long_reductions_split(seed: int) -> None:
     were_split = 0
     for number in range(seed, seed + 10):
         function, args = random_program(number, 4 + number % 12)
         with np.errstate(all="ignore"):
             want = function(*args)
-            got, parts = run_program(optimize(trace(function, args)), args, few_rows=8)
+            few = FewRows(8, columns=4, block=4)
+            got, parts = run_program(optimize(trace(function, args)), args, few_rows=few)
         assert_equal(got, want)
         were_split += sum(getattr(step, "split", False) for step in parts.steps)
     assert were_split
@@ -47,7 +45,7 @@ def test_random_programs_with_long_reductions_split(
 
 def kernel_of(function: Any, *args: Any, layouts: Any = None) -> Any:
     program = Program(optimize(trace(lambda *xs: [function(*xs)], args)))
-    parts = partition.partition(program, few_rows=32)
+    parts = partition.partition(program, few_rows=FewRows(32))
     (group,) = parts.steps
     known = dict(zip(program.jaxpr.invars, layouts, strict=True)) if layouts else {}
     return lower_group(program, group, parts.stored, known, "k").kernel

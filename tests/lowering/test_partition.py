@@ -16,6 +16,7 @@ from minijit.graph.tree import flatten
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.runtime.pipeline import optimize
+from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import run_program
 from tests.transforms.random_programs import trace
 
@@ -30,7 +31,7 @@ def optimized(function: Callable[..., Any], *args: Any) -> Jaxpr:
 
 
 def partitioned(function: Callable[..., Any], *args: Any) -> Partition:
-    return partition(Program(optimized(function, *args)), few_rows=32)
+    return partition(Program(optimized(function, *args)), few_rows=FewRows(32))
 
 
 def softmax(x: Any) -> Any:
@@ -243,7 +244,7 @@ def test_large_programs(name: str) -> None:
     program = Program(optimized(function, *args))
     sys.setrecursionlimit(200)
     try:
-        parts = partition(program, few_rows=32)
+        parts = partition(program, few_rows=FewRows(32))
     finally:
         sys.setrecursionlimit(depth)
     assert sum(isinstance(step, Group) for step in parts.steps) <= most
@@ -300,7 +301,7 @@ def test_a_kernel_reads_no_more_arrays_than_it_may(most: int) -> None:
         return result
 
     program = Program(optimized(total, *arrays))
-    parts = partition(program, few_rows=32, most_buffers=most)
+    parts = partition(program, few_rows=FewRows(32), most_buffers=most)
     groups = [step for step in parts.steps if isinstance(step, Group)]
     assert len(groups) == len(parts.steps) == -(-39 // (most - 2))
 
@@ -308,5 +309,5 @@ def test_a_kernel_reads_no_more_arrays_than_it_may(most: int) -> None:
 def test_an_operation_of_too_many_operands_is_left_to_the_array_library() -> None:
     arrays = [V] * 9
     program = Program(optimized(lambda *xs: jnp.concatenate(xs) * 2, *arrays))
-    parts = partition(program, few_rows=32, most_buffers=8)
+    parts = partition(program, few_rows=FewRows(32), most_buffers=8)
     assert [isinstance(step, Group) for step in parts.steps] == [False, True]

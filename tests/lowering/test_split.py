@@ -10,28 +10,27 @@ import pytest
 import minijit
 import minijit.numpy as jnp
 from minijit.graph.layout import Layout
-from minijit.lowering import joining, split
+from minijit.lowering import split
 from minijit.lowering.check import check_kernel
 from minijit.lowering.demand import Program
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
+from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import Memory, run_kernel
 from tests.transforms.random_programs import trace
 
+FEW = FewRows(32)
+SHORT = FewRows(32, columns=1, block=8)
 
-def halves(function: Any, *args: Any) -> tuple[Any, Lowered, Lowered]:
+
+def halves(function: Any, *args: Any, few: FewRows = FEW) -> tuple[Any, Lowered, Lowered]:
     jaxpr = optimize(trace(lambda *xs: list(function(*xs)), args))
     program = Program(jaxpr)
-    parts = partition(program, few_rows=32)
+    parts = partition(program, few_rows=few)
     (group,) = parts.steps
-    first, second = split.split_reduction(lower_group(program, group, parts.stored, {}, "k"))
+    first, second = split.split_reduction(lower_group(program, group, parts.stored, {}, "k"), few)
     return jaxpr, first, second
-
-
-@pytest.fixture
-def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "_BLOCK", 8)
 
 
 CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -47,20 +46,18 @@ CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.usefixtures("short_blocks")
 @pytest.mark.parametrize("name", CASES)
-def test_two_kernels_compute_what_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "LONG_ROW", 1)
+def test_two_kernels_compute_what_one_does(name: str) -> None:
     function, shape = CASES[name]
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float64)
     jaxpr = optimize(trace(lambda v: list(function(v)), [x]))
     program = Program(jaxpr)
-    parts = partition(program, few_rows=32)
+    parts = partition(program, few_rows=SHORT)
     memory: Memory = {jaxpr.invars[0]: x.ravel()}
     for step in parts.steps:
         assert step.split
         lowered = lower_group(program, step, parts.stored, {}, "k")
-        for kernel in split.split_reduction(lowered):
+        for kernel in split.split_reduction(lowered, SHORT):
             check_kernel(kernel.kernel)
             run_kernel(kernel, memory)
     for var, want in zip(jaxpr.outvars, function(x), strict=True):
@@ -72,6 +69,14 @@ def test_blocks_do_not_depend_on_the_machine() -> None:
     assert (first.kernel.rows, first.kernel.cols) == ((64,), (1 << 14,))
     assert (second.kernel.rows, second.kernel.cols) == ((), (64,))
     assert first.kernel.ragged is None
+
+
+def test_blocks_are_as_short_as_it_takes_to_fill_the_target() -> None:
+    few = FewRows(264, block=1 << 12)
+    lengths = {100_000: 1 << 12, 1 << 20: 1 << 12, 1 << 22: 1 << 14, 1 << 26: 1 << 16}
+    for cells, length in lengths.items():
+        _, first, _ = halves(lambda x: [x.sum()], np.ones(cells, np.float32), few=few)
+        assert first.kernel.cols == (length,)
 
 
 def test_the_partials_are_one_buffer_that_both_know() -> None:
@@ -89,7 +94,7 @@ def test_argmax_keeps_value_and_position() -> None:
 def lowered(function: Any, x: Any, layout: Layout | None = None) -> Lowered:
     jaxpr = optimize(trace(lambda v: list(function(v)), [x]))
     program = Program(jaxpr)
-    parts = partition(program, few_rows=32)
+    parts = partition(program, few_rows=FewRows(32))
     (group,) = parts.steps
     layouts = {} if layout is None else {jaxpr.invars[0]: layout}
     return lower_group(program, group, parts.stored, layouts, "k")

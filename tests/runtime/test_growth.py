@@ -20,6 +20,7 @@ from minijit.lowering.demand import Program
 from minijit.lowering.partition import partition
 from minijit.runtime import pipeline
 from minijit.runtime.placement import layout_of
+from minijit.transforms.few_rows import FewRows
 from tests.transforms.random_programs import trace
 
 SQUARE = np.linspace(-1, 1, 36, dtype=np.float32).reshape(6, 6)
@@ -111,7 +112,7 @@ def calls_of(function: Callable[[Any], Any], backend: Backend) -> dict[str, int]
     traced = trace(lambda *xs: flatten(function(*xs))[0], (SQUARE,))
     program, optimizing = counted(lambda: pipeline.optimize(traced, backend))
     found = Program(program)
-    parts, partitioning = counted(partial(partition, found, few_rows=32, most_buffers=24))
+    parts, partitioning = counted(partial(partition, found, few_rows=FewRows(32), most_buffers=24))
     layouts = dict(zip(program.invars, [layout_of(SQUARE)], strict=True))
     kernels, lowering = counted(lambda: pipeline.lower(found, parts, layouts, backend))
     every = list(itertools.chain(*kernels))

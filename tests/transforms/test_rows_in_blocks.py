@@ -16,12 +16,13 @@ from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.runtime.pipeline import optimize
 from minijit.tools import workloads
-from minijit.transforms.blocks import FewRows
 from minijit.transforms.exponentials_in_blocks import exponentials_in_blocks
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.sums_in_blocks import sums_in_blocks
 
 RANDOM = np.random.default_rng(11)
-FEW = FewRows(264, 1 << 15)
+FEW = FewRows(264)
+F16 = np.float16
 Function = Callable[..., Any]
 
 
@@ -60,6 +61,9 @@ PLACES: dict[str, tuple[tuple[int, ...], Any]] = {
     "all": ((256, 200), None),
     "two of three": ((2, 90, 400), (1, 2)),
     "an odd length": ((3, 29 * 1733), -1),
+    "a prime length": ((2, 40_009), -1),
+    "columns of a prime length": ((40_009, 3), 0),
+    "two primes": ((2, 211, 199), (1, 2)),
 }
 
 
@@ -112,9 +116,10 @@ SPECIAL: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("columns", [40_000, 40_009])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_special_values(name: str, special: str) -> None:
-    x = draw(2, 40_000)
+def test_special_values(name: str, columns: int, special: str) -> None:
+    x = draw(2, columns)
     SPECIAL[special](x)
     _, after = divided(FUNCTIONS[name], x)
     (got,) = evaluate(after, [x])
@@ -123,8 +128,9 @@ def test_special_values(name: str, special: str) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-5)
 
 
-def test_a_variance_loses_nothing_to_the_rounding_of_the_means_of_blocks() -> None:
-    x = draw(3, 98_304) / 2 + np.float32(1000)
+@pytest.mark.parametrize("columns", [98_304, 98_317])
+def test_a_variance_loses_nothing_to_the_rounding_of_the_means_of_blocks(columns: int) -> None:
+    x = draw(3, columns) / 2 + np.float32(1000)
     _, after = divided(variance, x)
     (got,) = evaluate(after, [x])
     np.testing.assert_allclose(got, x.astype(np.float64).var(-1), rtol=2e-7)
@@ -138,8 +144,9 @@ def two_rests(x: Any) -> Any:
 LEFT: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "short": (softmax, (draw(4, 20_000),)),
     "many": (softmax, (draw(300, 32_768),)),
-    "halves": (softmax, (draw(2, 40_000, dtype=np.float16),)),
-    "of a prime length": (softmax, (draw(2, 40_009),)),
+    "squares of halves": (
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1), (draw(2, 40_000, dtype=F16),),
+    ),
     "above another maximum": (lambda x, y: np.exp(x - y.max(-1, keepdims=True)).sum(-1),
                               (draw(2, 40_000), draw(2, 40_000))),
     "above the maximum of all": (lambda x: np.exp(x - x.max()).sum(-1), (draw(2, 40_000),)),
@@ -171,6 +178,27 @@ def test_what_else_needs_a_reduction_has_it() -> None:
     np.testing.assert_allclose(got, two_rests(x.astype(np.float64)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["softmax", "logsumexp"])
+def test_halves_are_rounded_once(name: str) -> None:
+    x = draw(2, 40_009, dtype=F16)
+    before, after = divided(FUNCTIONS[name], x)
+    assert reductions(after) == 2 * reductions(before)
+    (got,), wanted = evaluate(after, [x]), FUNCTIONS[name](x.astype(np.float64))
+    assert got.dtype == F16
+    np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
+
+
+def test_rows_abreast_are_a_unit() -> None:
+    few = FewRows(264, abreast=8)
+    assert few.has((5000, 839), {0})
+    assert not few.has((5000, 839), {1})
+    assert not few.has((5000, 2200), {0})
+    assert not few.has((2048, 2048), {0})
+    assert few.has((40_000, 3), {0})
+    assert not few.has((8000, 3), {0})
+    assert not few.has((40_000, 3), ())
+
+
 @pytest.mark.parametrize(
     ("function", "arrays", "launches", "passes"),
     [
@@ -181,13 +209,29 @@ def test_what_else_needs_a_reduction_has_it() -> None:
     ],
     ids=["softmax", "layernorm", "logsumexp", "softmax of what is computed"],
 )
-def test_kernels_on_cuda(function: Any, arrays: int, launches: int, passes: int) -> None:
+@pytest.mark.parametrize("columns", [65_536, 65_537])
+def test_kernels_on_cuda(
+    function: Any, arrays: int, launches: int, passes: int, columns: int
+) -> None:
     """A pass reads the rows or writes them."""
-    x, vectors = draw(4, 65_536), [draw(65_536) for _ in range(arrays)]
+    x, vectors = draw(4, columns), [draw(columns) for _ in range(arrays)]
     report = kernel_report(partial(function, np), x, *vectors)
     assert len(report.kernels) == launches
     assert report.bytes <= 1.02 * passes * x.nbytes + sum(v.nbytes for v in vectors)
     wanted = function(np, x.astype(np.float64), *vectors)
+    np.testing.assert_allclose(report.outputs, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(9001, 19), (5000, 83)], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_few_long_columns_on_cuda(name: str, shape: tuple[int, ...]) -> None:
+    x = draw(*shape)
+    report = kernel_report(partial(FUNCTIONS[name], axis=0), x)
+    whole = name in ("softmax", "standardise")
+    assert len(report.kernels) == 2 + whole
+    # Columns that fill no sectors share some of them with the next tile.
+    assert report.bytes <= 1.1 * (3 if whole else 1) * x.nbytes
+    wanted = FUNCTIONS[name](x.astype(np.float64), axis=0)
     np.testing.assert_allclose(report.outputs, wanted, rtol=1e-5, atol=1e-5)
 
 

@@ -21,6 +21,7 @@ from minijit.backends.cpu.memory import empty, expect, is_small
 from minijit.backends.cpu.native import launch_path
 from minijit.backends.environment import compilers
 from minijit.graph.interrupts import uninterrupted
+from minijit.transforms.few_rows import FewRows
 
 if TYPE_CHECKING:
     from minijit.lowering.cpu_launch import CpuLaunch
@@ -39,7 +40,7 @@ class CpuBackend:
     name = "cpu"
     xp: Any = np
     # A fixed number, not that of the cores: results must not depend on how many threads run.
-    few_rows = 32
+    few_rows = FewRows(32)
     splits_columns = True
     reduces_in_blocks = False
     most_buffers = 256

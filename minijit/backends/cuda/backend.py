@@ -18,6 +18,7 @@ from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.events import emit
 from minijit.graph.interrupts import uninterrupted
+from minijit.transforms.few_rows import FewRows
 
 if TYPE_CHECKING:
     from minijit.lowering.cuda_launch import CudaLaunch
@@ -49,8 +50,8 @@ class CudaBackend:
     name = "cuda"
     takes_ptx = False
     """Whether the device loads PTX in the place of cubins."""
-    few_rows = 264
-    """Two rows for each multiprocessor of an H100."""
+    few_rows = FewRows(264, abreast=8, block=1 << 12)
+    """Two units for each multiprocessor of an H100; eight neighbours of 32 bits fill a sector."""
     splits_columns = False
     reduces_in_blocks = True
     most_buffers = 48
