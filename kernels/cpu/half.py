@@ -9,7 +9,9 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-__all__ = ["half_bits", "half_value", "round_half"]
+from minijit.kernels.math.outlined import call_declared, lanes_of
+
+__all__ = ["half_bits", "half_value", "round_half", "rounding"]
 
 _HALF = ir.HalfType()
 _FLOAT = ir.FloatType()
@@ -44,6 +46,30 @@ def _halved(builder: Any, value: Any) -> Any:
     return builder.fptrunc(_to_odd(builder, value) if value.type == _DOUBLE else value, _HALF)
 
 
+_ROUND = "minijit.round_half"
+
+
+def rounding() -> str:
+    """Return LLVM code of what ``round_half`` of a float32 calls, for numbers and for vectors.
+
+    A kernel gets it when it is optimised. LLVM would otherwise turn comparisons and choices of
+    rounded numbers into those of float16, which take it long to find, and as long again to make of
+    them what a processor can do.
+    """
+    forms = [(_ROUND, "float", "half")]
+    forms += [(f"{_ROUND}.{n}", f"<{n} x float>", f"<{n} x half>") for n in lanes_of(_FLOAT)]
+    return "".join(
+        f"""
+define available_externally {single} @{name}({single} %x) alwaysinline {{
+  %half = fptrunc {single} %x to {half}
+  %rounded = fpext {half} %half to {single}
+  ret {single} %rounded
+}}
+"""
+        for name, single, half in forms
+    )
+
+
 @intrinsic
 def round_half(typing_context, x):
     """Round a float32 or float64 to float16, returned as float32."""
@@ -51,7 +77,10 @@ def round_half(typing_context, x):
         raise TypingError(f"round_half takes a float, not {x}")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fpext(_halved(builder, arguments[0]), _FLOAT)
+        (value,) = arguments
+        if value.type == _DOUBLE:
+            return builder.fpext(_halved(builder, value), _FLOAT)
+        return call_declared(builder, _ROUND, value)
 
     return types.float32(x), generate
 

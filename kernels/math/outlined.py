@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from minijit.kernels.math.value import FLOAT32, Value
 
-__all__ = ["call_formula", "wide_bytes"]
+__all__ = ["call_declared", "call_formula", "lanes_of", "wide_bytes"]
 
 # Functions named here stay as they are, though nothing calls them before there are vectors.
 _KEPT = "llvm.compiler.used"
@@ -37,35 +37,53 @@ def call_formula(builder: Any, formula: Callable[..., Value], arguments: Sequenc
     return builder.call(function, arguments)
 
 
+def call_declared(builder: Any, name: str, argument: Any) -> Any:
+    """Return a call of a function that a module gets later, in forms for all vectors."""
+    module, kind = builder.module, argument.type
+    function = module.globals.get(name)
+    if function is None:
+        function = _named_vectors(module, name, kind, 1, _function)
+    return builder.call(function, [argument])
+
+
 def _define(
     module: Any, name: str, formula: Callable[..., Value], kind: Any, arity: int
 ) -> ir.Function:
     """Add the function of a scalar and those of vectors to a module, and return the first."""
-    kinds = [kind, *(ir.VectorType(kind, lanes) for lanes in _lanes(kind))]
-    functions = [
-        _function(module, name if k is kind else f"{name}.{k.count}", formula, k, arity)
-        for k in kinds
+
+    def defined(module: Any, name: str, kind: Any, arity: int) -> ir.Function:
+        function = _function(module, name, kind, arity)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        builder.ret(formula(*(Value(builder, argument) for argument in function.args)).ir)
+        return function
+
+    return _named_vectors(module, name, kind, arity, defined)
+
+
+def _named_vectors(
+    module: Any, name: str, kind: Any, arity: int, make: Callable[..., ir.Function]
+) -> ir.Function:
+    scalar = make(module, name, kind, arity)
+    vectors = [
+        make(module, f"{name}.{lanes}", ir.VectorType(kind, lanes), arity)
+        for lanes in lanes_of(kind)
     ]
-    scalar, *vectors = functions
     mappings = (
         f"_ZGV_LLVM_N{vector.args[0].type.count}{'v' * arity}_{name}({vector.name})"
         for vector in vectors
     )
     # llvmlite's own method knows no attributes with values.
     set.add(scalar.attributes, f'"vector-function-abi-variant"="{",".join(mappings)}"')
-    _keep(module, functions)
+    _keep(module, [scalar, *vectors])
     return scalar
 
 
-def _function(
-    module: Any, name: str, formula: Callable[..., Value], kind: Any, arity: int
-) -> ir.Function:
+def _function(module: Any, name: str, kind: Any, arity: int) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(kind, [kind] * arity), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind", "readnone"):
+    for attribute in ("nounwind", "readnone"):
         function.attributes.add(attribute)
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    builder.ret(formula(*(Value(builder, argument) for argument in function.args)).ir)
     return function
 
 
@@ -79,7 +97,7 @@ def wide_bytes() -> int:
     return 4 * _vector_bytes()
 
 
-def _lanes(kind: Any) -> list[int]:
+def lanes_of(kind: Any) -> list[int]:
     """Return the lanes of full vectors, and of those beside float64, of which fewer fit."""
     size = 4 if kind == FLOAT32 else 8
     return sorted({bytes // fit for bytes in (_vector_bytes(), wide_bytes()) for fit in (size, 8)})

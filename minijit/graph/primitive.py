@@ -74,6 +74,7 @@ class Scalar:
         strict: Refuse a function that returns another kind of number than the result dtype, or a
             wider float, instead of casting it.
         chooses: Whether the result is one of the operands, which needs no rounding.
+        exact: Whether the result of numbers of float16 is such a number and needs none either.
     """
 
     make: Callable[[np.dtype[Any]], Callable[..., Any]]
@@ -82,6 +83,7 @@ class Scalar:
     cuda: Callable[[np.dtype[Any]], Callable[..., Any]] | None = None
     strict: bool = False
     chooses: bool = False
+    exact: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

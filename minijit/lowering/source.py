@@ -258,7 +258,8 @@ class Emitter:
             elif op.scalar.chooses:
                 natural = out
         if natural is None and out == np.float16:
-            code, natural = f"{self.type(dtype)}({code})", dtype
+            code = f"{self.type(dtype)}({code})"
+            natural = out if op.scalar.exact else dtype
         return self.cast(code, natural, out)
 
     def returned(self, code: str, dtype: np.dtype[Any]) -> str:

@@ -119,7 +119,7 @@ fmin = _extremum(
 copysign: Elementwise = elementwise(
     "copysign",
     ufunc=np.copysign,
-    scalar=plain(lambda x, y: math.copysign(x, y)),
+    scalar=plain(lambda x, y: math.copysign(x, y), exact=True),
     jvp=(lambda result, x, y: copysign(1, x) * copysign(1, y), 0),
     doc="Size of x with the sign of y.",
 )

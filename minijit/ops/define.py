@@ -41,9 +41,9 @@ from minijit.ops.promote import (
 __all__ = ["Elementwise", "choice", "elementwise", "plain", "reduction", "typed"]
 
 
-def plain(function: Callable[..., Any], infix: str | None = None) -> Scalar:
+def plain(function: Callable[..., Any], infix: str | None = None, *, exact: bool = False) -> Scalar:
     """Declare scalar code that is the same for every dtype and holds no floating-point literal."""
-    return Scalar(lambda dtype: function, infix)
+    return Scalar(lambda dtype: function, infix, exact=exact)
 
 
 def choice(function: Callable[..., Any]) -> Scalar:
@@ -51,9 +51,9 @@ def choice(function: Callable[..., Any]) -> Scalar:
     return Scalar(lambda dtype: function, chooses=True)
 
 
-def typed(make: Callable[[np.dtype[Any]], Callable[..., Any]]) -> Scalar:
+def typed(make: Callable[[np.dtype[Any]], Callable[..., Any]], *, exact: bool = False) -> Scalar:
     """Declare scalar code that depends on the dtype: ``make(dtype)`` returns the function."""
-    return Scalar(make)
+    return Scalar(make, exact=exact)
 
 
 class Elementwise:

@@ -39,14 +39,14 @@ Code = Callable[..., Any]
 negative = elementwise(
     "neg",
     ufunc=np.negative,
-    scalar=plain(lambda x: -x),
+    scalar=plain(lambda x: -x, exact=True),
     jvp=(-1,),
     doc="Numerical negative.",
 )
 positive = elementwise(
     "positive",
     ufunc=np.positive,
-    scalar=plain(lambda x: x),
+    scalar=plain(lambda x: x, exact=True),
     jvp=(1,),
     doc="The operand itself.",
 )
@@ -63,14 +63,14 @@ def _absolute(dtype: np.dtype[Any]) -> Code:
 absolute = elementwise(
     "abs",
     ufunc=np.absolute,
-    scalar=typed(_absolute),
+    scalar=typed(_absolute, exact=True),
     jvp=(lambda result, x: sign(x),),
     doc="Absolute value; the smallest integer stays as it is, as in NumPy.",
 )
 fabs = elementwise(
     "fabs",
     ufunc=np.fabs,
-    scalar=plain(lambda x: math.fabs(x)),
+    scalar=plain(lambda x: math.fabs(x), exact=True),
     jvp=(lambda result, x: sign(x),),
     doc="Absolute value as a floating-point number.",
 )
@@ -92,7 +92,7 @@ def _sign(dtype: np.dtype[Any]) -> Code:
 sign: Elementwise = elementwise(
     "sign",
     ufunc=np.sign,
-    scalar=typed(_sign),
+    scalar=typed(_sign, exact=True),
     jvp=(0,),
     doc="-1, 0 or 1; NaN of NaN.",
 )
@@ -246,28 +246,28 @@ def _trunc(dtype: np.dtype[Any]) -> Code:
 floor = elementwise(
     "floor",
     ufunc=np.floor,
-    scalar=typed(_floor),
+    scalar=typed(_floor, exact=True),
     jvp=(0,),
     doc="Largest integer not above x.",
 )
 ceil = elementwise(
     "ceil",
     ufunc=np.ceil,
-    scalar=typed(_ceil),
+    scalar=typed(_ceil, exact=True),
     jvp=(0,),
     doc="Smallest integer not below x.",
 )
 trunc = elementwise(
     "trunc",
     ufunc=np.trunc,
-    scalar=typed(_trunc),
+    scalar=typed(_trunc, exact=True),
     jvp=(0,),
     doc="Integer part of x.",
 )
 rint = elementwise(
     "rint",
     ufunc=np.rint,
-    scalar=typed(_nearest),
+    scalar=typed(_nearest, exact=True),
     jvp=(0,),
     doc="Nearest integer, halves to even.",
 )

@@ -105,6 +105,24 @@ def test_a_choice_is_not_rounded_again() -> None:
     assert emit_cpu(long_map("add", np.float16)).text.count("round_half") == LONG
 
 
+@pytest.mark.parametrize("op", ["neg", "abs", "floor", "ceil", "trunc", "rint", "sign"])
+def test_what_makes_numbers_of_float16_of_such_numbers_is_not_rounded_again(op: str) -> None:
+    build = Builder((4096,))
+    build.store(build.map(op, build.load([1], np.float16)), [1])
+    assert "round_half" not in emit_cpu(build.kernel()).text
+
+
+def test_rounded_numbers_are_compared_and_chosen_as_float32() -> None:
+    build = Builder((4096,))
+    x, y = build.load([1], np.float16), build.load([1], np.float16)
+    value = build.map("max", build.map("add", x, y), build.map("mul", x, y))
+    build.store(build.map("select", build.map("lt", value, x, dtype=np.bool_), x, value), [1])
+    code = llvm_code(emit_cpu(build.kernel()))
+    assert re.search(r"= fcmp \w+ <\d+ x float>", code)
+    assert not re.search(r"= fcmp \w+ (?:<\d+ x )?half", code)
+    assert "round_half" not in re.sub(r"(?m)^define .*|^@llvm.*", "", code)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
 @pytest.mark.parametrize("shape", [(67,), (4099,), (9, 256), (3, 1000), (5, 2051)])
 def test_long_programs_return_what_numpy_returns(dtype: type, shape: tuple[int, ...]) -> None:

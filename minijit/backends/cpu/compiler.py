@@ -16,7 +16,7 @@ import numpy as np
 
 from minijit.backends.base import Binary
 from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_machine
-from minijit.backends.cpu.support import HALF_SUPPORT, undefined_symbols
+from minijit.backends.cpu.support import undefined_symbols
 from minijit.backends.frontend import FrontendError, Toolkit, Vectors, kernel_function
 from minijit.backends.frontend.refusals import RAISED, explained, refuse_calls, refuse_raising
 from minijit.kernels.math import CPU_FUNCTIONS
@@ -211,8 +211,21 @@ def _optimised(source: KernelSource) -> Any:
             variable.linkage = "internal"
     _optimise(module, launch)
     if np.dtype(np.float16) in kernel.dtypes:
-        module.link_in(llvm.parse_assembly(HALF_SUPPORT))
+        _add_rounding(module)
     return module
+
+
+def _add_rounding(module: Any) -> None:
+    """Put the rounding to float16 where code calls it."""
+    import llvmlite.binding as llvm
+
+    from minijit.kernels.cpu.half import rounding
+
+    module.link_in(llvm.parse_assembly(rounding()))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    passes.run(module, llvm.create_pass_builder(_machine(), options))
 
 
 def _optimise(module: Any, launch: CpuLaunch) -> None:
