@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minijit.kernels.cpu.casts import FROM_FLOAT
 from minijit.kernels.cpu.device import device_function, scalar_function
+from minijit.kernels.cpu.extrema import larger, smaller
 from minijit.kernels.cpu.freeze import freeze
 from minijit.kernels.cpu.half import half_bits, half_value, round_half
 from minijit.kernels.cpu.prefetch import prefetch_read, prefetch_write
@@ -17,10 +18,12 @@ VOCABULARY = {
     "freeze": freeze,
     "half_bits": half_bits,
     "half_value": half_value,
+    "larger": larger,
     "prefetch_read": prefetch_read,
     "prefetch_write": prefetch_write,
     "round_half": round_half,
     "settle_stores": settle_stores,
+    "smaller": smaller,
     "stream": stream,
     "total_of": total_of,
     "turn": turn,

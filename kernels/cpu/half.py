@@ -9,7 +9,7 @@ from numba import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from minijit.kernels.math.outlined import call_declared, lanes_of
+from minijit.kernels.math.outlined import call_declared, every_lanes
 
 __all__ = ["half_bits", "half_value", "round_half", "rounding"]
 
@@ -57,7 +57,7 @@ def rounding() -> str:
     them what a processor can do.
     """
     forms = [(_ROUND, "float", "half")]
-    forms += [(f"{_ROUND}.{n}", f"<{n} x float>", f"<{n} x half>") for n in lanes_of(_FLOAT)]
+    forms += [(f"{_ROUND}.{n}", f"<{n} x float>", f"<{n} x half>") for n in every_lanes(_FLOAT)]
     return "".join(
         f"""
 define available_externally {single} @{name}({single} %x) alwaysinline {{
@@ -80,7 +80,7 @@ def round_half(typing_context, x):
         (value,) = arguments
         if value.type == _DOUBLE:
             return builder.fpext(_halved(builder, value), _FLOAT)
-        return call_declared(builder, _ROUND, value)
+        return call_declared(builder, _ROUND, [value])
 
     return types.float32(x), generate
 

@@ -1,4 +1,4 @@
-"""Formulas as functions of their own: compiled once for a kernel that uses them often.
+"""Functions of their own in a kernel: formulas that are compiled once, and what is settled last.
 
 LLVM inlines what it is to vectorise, and takes a multiple of the time for a multiple of the code.
 But where a function names another one for a vector of arguments (the attribute
@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from minijit.kernels.math.value import FLOAT32, Value
 
-__all__ = ["call_declared", "call_formula", "lanes_of", "wide_bytes"]
+__all__ = ["call_declared", "call_formula", "every_lanes", "wide_bytes"]
 
 # Functions named here stay as they are, though nothing calls them before there are vectors.
 _KEPT = "llvm.compiler.used"
@@ -37,13 +37,16 @@ def call_formula(builder: Any, formula: Callable[..., Value], arguments: Sequenc
     return builder.call(function, arguments)
 
 
-def call_declared(builder: Any, name: str, argument: Any) -> Any:
-    """Return a call of a function that a module gets later, in forms for all vectors."""
-    module, kind = builder.module, argument.type
+def call_declared(builder: Any, name: str, arguments: Sequence[Any]) -> Any:
+    """Return a call of a function that a module gets when it is optimised, for vectors as well.
+
+    It takes as many numbers of one type as there are arguments, and returns another one.
+    """
+    module, kind = builder.module, arguments[0].type
     function = module.globals.get(name)
     if function is None:
-        function = _named_vectors(module, name, kind, 1, _function)
-    return builder.call(function, [argument])
+        function = _named_vectors(module, name, kind, len(arguments), _function, every_lanes(kind))
+    return builder.call(function, arguments)
 
 
 def _define(
@@ -59,17 +62,20 @@ def _define(
         builder.ret(formula(*(Value(builder, argument) for argument in function.args)).ir)
         return function
 
-    return _named_vectors(module, name, kind, arity, defined)
+    return _named_vectors(module, name, kind, arity, defined, _lanes(kind))
 
 
 def _named_vectors(
-    module: Any, name: str, kind: Any, arity: int, make: Callable[..., ir.Function]
+    module: Any,
+    name: str,
+    kind: Any,
+    arity: int,
+    make: Callable[..., ir.Function],
+    lanes: Sequence[int],
 ) -> ir.Function:
+    """Add a function of scalars to a module, by ``make``, and those of vectors that it names."""
     scalar = make(module, name, kind, arity)
-    vectors = [
-        make(module, f"{name}.{lanes}", ir.VectorType(kind, lanes), arity)
-        for lanes in lanes_of(kind)
-    ]
+    vectors = [make(module, f"{name}.{n}", ir.VectorType(kind, n), arity) for n in lanes]
     mappings = (
         f"_ZGV_LLVM_N{vector.args[0].type.count}{'v' * arity}_{name}({vector.name})"
         for vector in vectors
@@ -97,7 +103,13 @@ def wide_bytes() -> int:
     return 4 * _vector_bytes()
 
 
-def lanes_of(kind: Any) -> list[int]:
+def every_lanes(kind: Any) -> list[int]:
+    """Return the lanes of all vectors up to wide ones."""
+    widest = wide_bytes() // (4 if kind == FLOAT32 else 8)
+    return [2**n for n in range(1, widest.bit_length())]
+
+
+def _lanes(kind: Any) -> list[int]:
     """Return the lanes of full vectors, and of those beside float64, of which fewer fit."""
     size = 4 if kind == FLOAT32 else 8
     return sorted({bytes // fit for bytes in (_vector_bytes(), wide_bytes()) for fit in (size, 8)})

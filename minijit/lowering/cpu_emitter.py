@@ -60,6 +60,7 @@ _OFTEN = 8
 multiple of LLVM's time, the calls cost a loop a quarter of its speed."""
 _CALL_FLOPS = 5
 """What a call is to LLVM, beside operations that are written out."""
+_EXTREMA = {"max": "larger", "min": "smaller"}
 _EXTENT, _BLOCK = "extent", "block"
 
 
@@ -94,6 +95,8 @@ class CpuEmitter(Emitter):
         if known is not None:
             called = Symbol(_DEVICE, "called", (known,))
             return name, called if self._calls(used) else known, True
+        if op.name in _EXTREMA and dtype.kind == "f":
+            return name, self.symbol(_EXTREMA[op.name]), True
         assert op.scalar is not None
         make = op.scalar.make if op.scalar.cpu is None else op.scalar.cpu
         return name, self.scalar_function(make, dtype), False

@@ -34,7 +34,7 @@ def test_float64_is_rounded_to_float16_once() -> None:
 
 
 def test_a_call_into_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_add_rounding", lambda module: None)
+    monkeypatch.setattr(compiler, "_settle", lambda module: None)
     # Another library of the process may happen to bring the function.
     monkeypatch.setattr(compiler, "_in_c_library", lambda name: False)
     with pytest.raises(RuntimeError, match=r"calls unknown functions.*minijit.round_half"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 import minijit
-from minijit.backends.cpu.compiler import llvm_code
+from minijit.backends.cpu.compiler import assembly, llvm_code
 from minijit.kernels.math.outlined import wide_bytes
 from minijit.lowering.cpu import emit_cpu
 from minijit.lowering.kernel_ir import Kernel
@@ -96,8 +97,23 @@ def test_what_has_no_vector_instruction_is_not_repeated_for_each_lane() -> None:
 
 
 def test_a_choice_between_variables_takes_no_branches() -> None:
-    code = llvm_code(emit_cpu(long_map("max")))
-    assert len(re.findall(r"= select <\d+ x i1>", code)) == LONG
+    code, *_ = llvm_code(emit_cpu(long_map("max"))).split("define available_externally")
+    # The larger one, and the first one where that is no number.
+    assert len(re.findall(r"= select <\d+ x i1>", code)) == 2 * LONG
+
+
+@pytest.mark.skipif(
+    not llvm.get_host_cpu_features().get("avx2"), reason="looks for instructions of AVX"
+)
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize(("dtype", "word"), [(np.float32, "s"), (np.float64, "d")])
+def test_an_extremum_takes_three_instructions(op: str, dtype: type, word: str) -> None:
+    code = assembly(emit_cpu(long_map(op, dtype)))
+    counts = [
+        len(re.findall(rf"{name}p{word}\s.*%[yz]mm", code)) for name in (op, "unord", "blendv")
+    ]
+    assert counts == [4 * LONG] * 3
+    assert f"orp{word}" not in code
 
 
 def test_a_choice_is_not_rounded_again() -> None:

@@ -210,18 +210,19 @@ def _optimised(source: KernelSource) -> Any:
         if not variable.name.startswith("llvm."):  # what LLVM itself reads
             variable.linkage = "internal"
     _optimise(module, launch)
-    if np.dtype(np.float16) in kernel.dtypes:
-        _add_rounding(module)
+    if any(f.is_declaration and f.name.startswith("minijit.") for f in module.functions):
+        _settle(module)
     return module
 
 
-def _add_rounding(module: Any) -> None:
-    """Put the rounding to float16 where code calls it."""
+def _settle(module: Any) -> None:
+    """Write out what is hidden from LLVM as long as it optimises."""
     import llvmlite.binding as llvm
 
+    from minijit.kernels.cpu.extrema import extrema
     from minijit.kernels.cpu.half import rounding
 
-    module.link_in(llvm.parse_assembly(rounding()))
+    module.link_in(llvm.parse_assembly(rounding() + extrema()))
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     options = llvm.create_pipeline_tuning_options(speed_level=0)
