@@ -32,4 +32,12 @@ HALF_FUNCTIONS: dict[str, tuple[str, str]] = {
     for name, module in (("exp", "exponential"), ("sigmoid", "hyperbolic"))
 }
 
-__all__ = ["CPU_FUNCTIONS", "HALF_FUNCTIONS"]
+#: Exact functions, in the same form, that hold a loop. LLVM makes no vectors of a loop around one:
+#: they have to be called, for whole vectors.
+LOOPING_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
+    (name, dtype): ("minijit.kernels.math.remainder", f"{name}_{dtype}")
+    for name in ("fmod", "remainder", "floor_divide")
+    for dtype in ("float32", "float64")
+}
+
+__all__ = ["CPU_FUNCTIONS", "HALF_FUNCTIONS", "LOOPING_FUNCTIONS"]

@@ -107,7 +107,8 @@ class CpuEmitter(Emitter):
 
     def _calls(self, used: Function) -> bool:
         """Whether the kernel calls a function, rather than having it written out each time."""
-        return self._uses[used] >= _OFTEN and used.vectorised is not None
+        often = used.loops or self._uses[used] >= _OFTEN
+        return often and used.vectorised is not None
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:
         """Return the name of a monoid's own combination as a device function."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.api.jit import Jitted
 from minijit.tools.budget import Budget
 from minijit.tools.scaling import thread_scaling
 from minijit.tools.system import System
@@ -31,7 +32,7 @@ class Row:
         failed: What a system raised, or by how much it was wrong; such a system is not timed.
         skipped: Why a system was not tried.
         scaling: How many times faster minijit is on all threads of the CPU than on one; None where
-            that is not asked for.
+            that is not asked for, or the array library runs a step.
     """
 
     name: str
@@ -71,7 +72,7 @@ def measure(
         compared: The systems.
         budget: Says how long each may take; it has been started for this workload.
         cache: Bytes of a cache that must not hold the inputs from one call to the next.
-        scaling: Whether to compare one thread of the CPU with all.
+        scaling: Whether to compare one thread of the CPU with all, where kernels do all the work.
     """
     inputs = workload.make_inputs()
     copies = copies_beyond(cache, sum(x.nbytes for x in inputs))
@@ -89,7 +90,8 @@ def measure(
             continue
         try:
             sets = [[system.put(x) for x in inputs] for _ in range(copies)]
-            call = repeated(system.prepare(workload.function), sets[0], system.wait, *sets[1:])
+            function = system.prepare(workload.function)
+            call = repeated(function, sets[0], system.wait, *sets[1:])
             with budget.first_call(system.name):
                 result, taken = first_call(call)
             outputs = [system.get(output) for output in as_tuple(result)]
@@ -106,6 +108,8 @@ def measure(
             written = sum(output.nbytes for output in outputs)
         first[system.name] = taken * 1e3
         calls[system.name] = call
+        # The array library's steps have threads of their own, which do not follow ours.
+        scaling &= not (isinstance(function, Jitted) and function.stats()["eager_steps"])
     raised_later: dict[str, Exception] = {}
     scaled = scaling and workload.kind != "small" and "minijit" in calls
     seconds = budget.for_timing(len(calls) + 2 * scaled)

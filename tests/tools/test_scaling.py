@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,17 @@ def test_workloads_are_scaled_where_that_is_asked_for_and_small_ones_never(
     assert row.scaling is not None
     results = Results({}, "cpu", "4 CPU threads", "", None, {}, {}, (row,), {}, ())
     assert f"| softmax | {row.scaling:.2f} |" in as_markdown(results, ["numpy", "minijit"])
+
+
+def multiplied(xp: Any, x: Any) -> Any:
+    return xp.tanh(x @ x)
+
+
+def test_what_the_array_library_runs_is_not_scaled(threads: list[int]) -> None:
+    numpy, *_, ours = systems("cpu").systems
+    workload = Workload("product", "row", multiplied, lambda _: (np.eye(40, dtype=np.float32),))
+    assert measured(workload, numpy, ours).scaling is None
+    assert threads == [4]
 
 
 def test_bytes_are_those_of_what_the_eager_function_returns() -> None:
