@@ -32,12 +32,18 @@ HALF_FUNCTIONS: dict[str, tuple[str, str]] = {
     for name, module in (("exp", "exponential"), ("sigmoid", "hyperbolic"))
 }
 
-#: Exact functions, in the same form, that hold a loop. LLVM makes no vectors of a loop around one:
-#: they have to be called, for whole vectors.
-LOOPING_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
-    (name, dtype): ("minijit.kernels.math.remainder", f"{name}_{dtype}")
-    for name in ("fmod", "remainder", "floor_divide")
+_EXACT = {"remainder": ("fmod", "remainder", "floor_divide"), "neighbour": ("nextafter",)}
+
+#: Exact functions, in the form of CPU_FUNCTIONS.
+EXACT_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
+    (name, dtype): (f"minijit.kernels.math.{module}", f"{name}_{dtype}")
+    for module, names in _EXACT.items()
+    for name in names
     for dtype in ("float32", "float64")
 }
 
-__all__ = ["CPU_FUNCTIONS", "HALF_FUNCTIONS", "LOOPING_FUNCTIONS"]
+#: Those that hold a loop. LLVM makes no vectors of a loop around one: they have to be called, for
+#: whole vectors.
+LOOPING = frozenset(key for key in EXACT_FUNCTIONS if key[0] in _EXACT["remainder"])
+
+__all__ = ["CPU_FUNCTIONS", "EXACT_FUNCTIONS", "HALF_FUNCTIONS", "LOOPING"]

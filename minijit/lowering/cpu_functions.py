@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.primitive import Primitive
-from minijit.kernels.math import CPU_FUNCTIONS, HALF_FUNCTIONS, LOOPING_FUNCTIONS
+from minijit.kernels.math import CPU_FUNCTIONS, EXACT_FUNCTIONS, HALF_FUNCTIONS, LOOPING
 from minijit.lowering.kernel_ir import Kernel, Map, Operand, Value, walk
 from minijit.lowering.signs import signs_of
 from minijit.lowering.source import scalar_dtype
@@ -44,13 +44,13 @@ class Function:
         if self.dtype == np.float16:
             return Symbol(*HALF_FUNCTIONS[self.name])
         key = _SAME.get(self.name, self.name), self.dtype.name
-        known = CPU_FUNCTIONS.get(key) or LOOPING_FUNCTIONS.get(key)
+        known = CPU_FUNCTIONS.get(key) or EXACT_FUNCTIONS.get(key)
         return None if known is None else Symbol(*known)
 
     @property
     def loops(self) -> bool:
         """Whether the code holds a loop, so that it has to be called."""
-        return (self.name, self.dtype.name) in LOOPING_FUNCTIONS
+        return (self.name, self.dtype.name) in LOOPING
 
 
 def functions_of(kernel: Kernel) -> dict[Value, Function]:
