@@ -30,7 +30,7 @@ rows than a tile should have LLVM keeps in registers anyway."""
 _LITTLE_FLOPS = CHEAP_FLOPS // 4
 """And half as many where it takes more than this."""
 _AHEAD = 8
-"""Columns that are prefetched ahead: the hardware stops where a page does, if not a tile's part."""
+"""Columns that are prefetched ahead: a tile's part of a column is too short for the hardware's."""
 
 
 def emit_column(kernel: Kernel, lane: int) -> KernelSource:
@@ -255,9 +255,7 @@ class _Column:
             if isinstance(statement, Load) and self.kernel.extents[dim] > _AHEAD:
                 stride = statement.index.stride(dim)
                 adjacent = abs(statement.index.stride(self.lane)) == 1
-                # Short columns one after the other are one long run to the hardware.
-                apart = abs(stride) > self.width or self.width >= _LANES[0]
-                if adjacent and apart and self.emitter.is_far(statement):
+                if adjacent and abs(stride) > self.width and self.emitter.is_far(statement):
                     first, *more = ((_AHEAD + number) * stride for number in range(together))
                     self.emitter.prefetch(statement, first, self.lane, more=more)
 
