@@ -18,12 +18,15 @@ class FewRows:
         columns: From so many elements on a unit is worth blocks of its own.
         abreast: How many rows a unit takes at least where they are neighbours in memory.
         block: Elements of a block at least.
+        held: How long rows may be that kernels keep from one reduction to the next, wherever their
+            elements lie.
     """
 
     rows: int
     columns: int = 1 << 15
     abreast: int = 1
     block: int = 1 << 14
+    held: int = 0
 
     def has(self, extents: tuple[int, ...], reduced: Collection[int]) -> bool:
         """Whether a reduction of dimensions ``reduced`` of a space is one of few long rows."""

@@ -168,7 +168,8 @@ def _cut(squares: _Squares, few: FewRows | None) -> Cut | None:
     if aval.dtype not in _DTYPES or not axes:
         return None
     cut = None if few is None else cut_few_rows(aval, axes, few)
-    if cut is not None:
+    held = few is not None and math.prod(aval.shape[axis] for axis in axes) <= few.held
+    if cut is not None or held:
         return cut
     axis = axes[0]
     extent, inner = aval.shape[axis], math.prod(aval.shape[axis + 1 :])

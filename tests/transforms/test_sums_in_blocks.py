@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 import minijit
+from minijit.api import load_operations
 from minijit.graph.check import check_jaxpr
 from minijit.graph.evaluate import evaluate
 from minijit.graph.jaxpr import Jaxpr
 from minijit.transforms import sums_in_blocks as module
+from minijit.transforms.few_rows import FewRows
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.simplify import simplify
 from minijit.transforms.sums_in_blocks import sums_in_blocks
 from tests.conftest import Device
 from tests.transforms.random_programs import trace
 
+load_operations()
 RANDOM = np.random.default_rng(7)
 
 
@@ -110,6 +113,13 @@ def test_arrays_that_a_cache_holds_or_that_are_too_short_are_left(
 ) -> None:
     before, after = program(lambda x: moments(x, axis), np.zeros(shape, np.float32))
     assert after is before
+
+
+@pytest.mark.parametrize(("rows", "is_held"), [(1000, True), (2000, False)])
+def test_what_a_kernel_keeps_is_left(rows: int, is_held: bool) -> None:
+    x = np.zeros((rows, 4096), np.float32)
+    before = simplify(inline_calls(trace(lambda x: listed(moments(x)), [x])))
+    assert (sums_in_blocks(before, FewRows(264, held=1024)) is before) == is_held
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(30_000, 1), (29_989, 2)])

@@ -50,7 +50,7 @@ class CudaBackend:
     name = "cuda"
     takes_ptx = False
     """Whether the device loads PTX in the place of cubins."""
-    few_rows = FewRows(264, abreast=8, block=1 << 12)
+    few_rows = FewRows(264, abreast=8, block=1 << 12, held=1 << 10)
     """Two units for each multiprocessor of an H100; eight neighbours of 32 bits fill a sector."""
     splits_columns = False
     reduces_in_blocks = True
