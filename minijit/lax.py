@@ -18,6 +18,14 @@ from minijit.ops.call import stop_gradient
 from minijit.ops.cast import astype as convert_element_type
 from minijit.ops.cond import cond, switch
 from minijit.ops.dot import contract, matmul
+from minijit.ops.dynamic_slice import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+)
 from minijit.ops.map import map
 from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.scan import scan
@@ -59,6 +67,12 @@ __all__ = [
     "div",
     "dot",
     "dot_general",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
     "eq",
     "erf",
     "erfc",

@@ -38,6 +38,7 @@ COMPARISONS = {
     "histogram_kernel": [(1e-12, 2, 1)],
     "philox": [(1e-12, 1, 0)],
     "complex_step": [(1e-14, 1, 0)],
+    "next_letter": [(1e-6, 4, 3)],
 }
 PITFALLS = ("pitfalls_pure_functions", "pitfalls_static_arguments")
 OTHERS = ("variable_lengths",)

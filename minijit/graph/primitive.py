@@ -53,6 +53,7 @@ class Kind(enum.Enum):
         "piecewise"  # each element comes from one of several operands, by conditions on its index
     )
     INDEX = "index"  # the element's own index along an axis
+    GATHER = "gather"  # elements of the first operand, in memory, at places that the others hold
     LIBRARY = "library"  # run by the array library (NumPy, CuPy), never fused
     CALL = "call"  # another program in the place of an equation
     BRANCH = "branch"  # one of several sub-jaxprs, chosen by the first operand

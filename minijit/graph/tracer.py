@@ -128,7 +128,8 @@ class Tracer(NDArrayOperatorsMixin):
         """Refuse: traced arrays never change."""
         raise TypeError(
             f"a traced array cannot be assigned to in place (at {user_line()}); build a new one: "
-            "y = minijit.numpy.where(mask, value, x), or concatenate its parts"
+            "x = x.at[index].set(value), x.at[index].add(value), or "
+            "minijit.numpy.where(mask, value, x)"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -203,7 +204,8 @@ class Tracer(NDArrayOperatorsMixin):
         raise TracerArrayConversionError(
             self._message(
                 "a real array",
-                "use minijit.numpy (or np/cp functions) on the traced value itself, or, where it "
+                "use minijit.numpy (or np/cp functions) on the traced value itself; where it is "
+                "the position in array[x], write minijit.numpy.take(array, x, axis=0); where it "
                 f"is a count or a shape, {_STATIC}",
             )
         )
@@ -251,7 +253,9 @@ class Tracer(NDArrayOperatorsMixin):
         raise TracerIntegerConversionError(
             self._message(
                 "a concrete integer",
-                f"shapes, counts and Python indices must be known while tracing: {_STATIC}",
+                "where it is the position in array[x], write minijit.numpy.take(array, x, "
+                "axis=0); shapes, counts and indices of lists must be known while tracing: "
+                f"{_STATIC}",
             )
         )
 

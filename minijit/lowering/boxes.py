@@ -19,6 +19,7 @@ from minijit.graph.dtypes import BOOL
 from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import (
     Constant,
+    Gather,
     Guard,
     Kernel,
     Load,
@@ -129,12 +130,16 @@ def _inside(kernel: Kernel, spans: Mapping[int, tuple[int, int]]) -> tuple[State
                     found.append(holds)
                 else:
                     known[statement.out] = Constant(np.bool_(holds), BOOL)
-            case Load(guard=Value() as asked) if isinstance(known.get(asked), Constant):
+            case Load(guard=Value() as asked) | Gather(guard=Value() as asked) if isinstance(
+                known.get(asked), Constant
+            ):
                 if _is_true(known[asked]):
-                    found.append(dataclasses.replace(statement, guard=None))
+                    found.append(_known(dataclasses.replace(statement, guard=None), known))
                 else:
                     dtype = statement.out.dtype
                     known[statement.out] = Constant(dtype.type(0), dtype)
+            case Gather():
+                found.append(_known(statement, known))
             case Map():
                 args = tuple(known.get(operand, operand) for operand in statement.args)
                 if statement.op.name == "select" and isinstance(args[0], Constant):
@@ -147,6 +152,14 @@ def _inside(kernel: Kernel, spans: Mapping[int, tuple[int, int]]) -> tuple[State
             case _:
                 found.append(statement)
     return _needed(found)
+
+
+def _known(statement: Load | Gather, known: Mapping[Operand, Operand]) -> Statement:
+    """Return a read at positions some of which are known."""
+    if isinstance(statement, Load):
+        return statement
+    positions = tuple(known.get(position, position) for position in statement.positions)
+    return dataclasses.replace(statement, positions=positions)
 
 
 def _is_true(operand: Operand) -> bool:

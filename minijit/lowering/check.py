@@ -6,6 +6,7 @@ import numpy as np
 
 from minijit.lowering.kernel_ir import (
     Branch,
+    Gather,
     Kernel,
     Level,
     Load,
@@ -100,6 +101,9 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
         case Load():
             operands = (statement.guard,)
             _check_access(kernel, statement, Role.INPUT)
+        case Gather():
+            operands = (*statement.positions, statement.guard)
+            _check_gather(kernel, statement)
         case Map():
             operands = statement.args
         case Reduce():
@@ -116,7 +120,7 @@ def _check(kernel: Kernel, statement: object, defined: set[Value]) -> None:
             continue
         if operand not in defined:
             raise KernelError(f"{operand.name} is used before it is computed")
-        if isinstance(statement, (Load, Map)) and operand.level > statement.out.level:
+        if isinstance(statement, Load | Gather | Map) and operand.level > statement.out.level:
             raise KernelError(f"{operand.name} exists more often than what is computed from it")
 
 
@@ -146,6 +150,15 @@ def _check_product(kernel: Kernel, product: Product) -> None:
             raise KernelError("the row of a product differs from column to column")
     elif product.row.level is not Level.CELL or kernel.cols != (product.terms,):
         raise KernelError("the terms of a product are the cells of its row")
+
+
+def _check_gather(kernel: Kernel, gather: Gather) -> None:
+    if kernel.buffers[gather.buffer].role is not Role.INPUT:
+        raise KernelError(f"buffer {kernel.buffers[gather.buffer].name} is not for this")
+    if any(position.dtype.kind not in "iu" for position in gather.positions):
+        raise KernelError("a position is an integer")
+    if len(gather.positions) != len(gather.strides):
+        raise KernelError("there is a stride for each position")
 
 
 def _check_access(kernel: Kernel, access: Load | Place | Store, role: Role) -> None:

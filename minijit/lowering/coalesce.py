@@ -10,6 +10,7 @@ from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import (
     Block,
     Branch,
+    Gather,
     Guard,
     Index,
     Kernel,
@@ -92,7 +93,7 @@ def _groups(kernel: Kernel, dims: Sequence[int], *, reorder: bool) -> list[tuple
 
 def _moved(node: Node, moved: Callable[[Affine], Affine], by: int) -> Node:
     match node:
-        case Load() | Index() | Store():
+        case Load() | Gather() | Index() | Store():
             return dataclasses.replace(node, index=moved(node.index))
         case Guard():
             conditions = tuple((moved(index), low, high) for index, low, high in node.conditions)

@@ -15,6 +15,7 @@ from minijit.lowering.cpu_functions import Function, functions_of
 from minijit.lowering.cpu_launch import CpuLaunch, Scratch
 from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import (
+    Gather,
     Kernel,
     Load,
     Map,
@@ -37,6 +38,7 @@ FEW = 64
 """Up to so many elements a kernel knows their number: looking it up would cost too much."""
 _ACCESS_NS = 0.05
 _FLOP_NS = 0.007
+_GATHER_NS = 0.5
 _TERM_NS = 0.025
 _SHORT = 8
 """An innermost loop of at most as many trips is unrolled rather than run in vectors."""
@@ -357,6 +359,8 @@ def cell_cost(statements: Sequence[Statement]) -> float:
     for statement in statements:
         if isinstance(statement, Load | Store):
             cost += _ACCESS_NS
+        elif isinstance(statement, Gather):
+            cost += _GATHER_NS
         elif isinstance(statement, Map):
             cost += _FLOP_NS * statement.op.flops
         elif isinstance(statement, Product):

@@ -17,7 +17,7 @@ from minijit.graph.layout import contiguous_strides
 from minijit.lowering.cuda_emitter import CudaEmitter
 from minijit.lowering.cuda_launch import VECTOR_BYTES, CudaLaunch, unrolled_lanes
 from minijit.lowering.cuda_vectors import map_chunk, uniform_guards
-from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store
+from minijit.lowering.kernel_ir import Gather, Kernel, Level, Load, Map, Reduce, Statement, Store
 from minijit.lowering.source import KernelSource
 
 __all__ = ["MapEmitter", "MapShape", "emit_map", "finished"]
@@ -335,7 +335,7 @@ class MapEmitter(CudaEmitter):
                     self.writer.line(code, note)
 
     def _compute(self) -> None:
-        memory = any(isinstance(s, Load | Store) for s in self.body)
+        memory = any(isinstance(s, Load | Gather | Store) for s in self.body)
         with self.groups() as first:
             for lanes in self._lanes(first):
                 with lanes as lane, contextlib.ExitStack() as stack:

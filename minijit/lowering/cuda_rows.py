@@ -17,6 +17,7 @@ from minijit.lowering.cuda_geometry import Geometry, choose_geometry
 from minijit.lowering.cuda_launch import CudaLaunch
 from minijit.lowering.cuda_short_rows import RowTile, TiledEmitter, tile_rows
 from minijit.lowering.kernel_ir import (
+    Gather,
     Guard,
     Index,
     Kernel,
@@ -282,7 +283,7 @@ class _RowEmitter(TiledEmitter):
             return statement.guard is not None
         if isinstance(statement, Store):
             return not self._is_vector(statement)
-        return isinstance(statement, Index | Guard)
+        return isinstance(statement, Gather | Index | Guard)
 
     def _active(self) -> contextlib.AbstractContextManager[None]:
         return self.writer.block("if active:") if self.guard_rows else contextlib.nullcontext()

@@ -37,31 +37,38 @@ class Request:
 
 
 class Steps:
-    """The loops of a kernel, numbered as they are met, and the sums that count their terms.
+    """The loops of a kernel, numbered as they are met, and along what arrays are read as a whole.
 
     Attributes:
-        lengths: Number of steps of each, or of terms; 1 where it is not known.
-        products: Which of them are sums of products.
+        lengths: Number of steps of each, of terms of a sum of products, or of places to gather
+            from; 1 where it is not known.
+        wholes: Which of them are no loops: what is read along them has to be in memory.
     """
 
     def __init__(self) -> None:
         """Know no loop yet."""
         self.lengths: list[int] = []
-        self.products: set[int] = set()
+        self.wholes: set[int] = set()
         self._numbers: dict[tuple[Var, tuple[Affine, ...]], int] = {}
 
-    def number(self, eqn: JaxprEqn, index: tuple[Affine, ...], length: int) -> int:
-        """Return the number of the loop that ``eqn`` is at ``index`` of what it carries."""
+    def number(self, eqn: JaxprEqn, index: tuple[Affine, ...], *lengths: int) -> int:
+        """Return the number of the loop that ``eqn`` is at ``index`` of what it carries.
+
+        With several lengths it is the first of as many.
+        """
         key = (eqn.outvars[0], index)
         if key not in self._numbers:
             self._numbers[key] = len(self.lengths)
-            self.lengths.append(length)
+            self.lengths.extend(lengths)
         return self._numbers[key]
 
-    def product(self, eqn: JaxprEqn, index: tuple[Affine, ...], terms: int) -> int:
-        """Return the number of the sum that ``eqn``, a product, is at ``index`` of its result."""
-        number = self.number(eqn, index, terms)
-        self.products.add(number)
+    def whole(self, eqn: JaxprEqn, index: tuple[Affine, ...], *lengths: int) -> int:
+        """Return the same for an equation that reads operands along as many places.
+
+        It is a product, which sums so many terms, or a gather from axes of these lengths.
+        """
+        number = self.number(eqn, index, *lengths)
+        self.wholes.update(range(number, number + len(lengths)))
         return number
 
 

@@ -22,6 +22,7 @@ from minijit.lowering.demand import (
     Space,
     operand_requests,
 )
+from minijit.lowering.gathers import gather_at
 from minijit.lowering.products import product_at
 
 __all__ = ["BranchUse", "LoopUse", "branch_uses", "follow", "loop_uses"]
@@ -110,12 +111,12 @@ def _refuse_later_steps(eqn: JaxprEqn, requests: Iterable[Request], space: Space
 
 
 def _refuse_terms(eqn: JaxprEqn, requests: Iterable[Request], space: Space) -> None:
-    """Raise ``Blocked`` for what a product reads as a whole and no memory holds."""
+    """Raise ``Blocked`` for what is read as a whole and no memory holds."""
     if eqn.primitive.kind is Kind.VIEW:
         return
-    terms = {len(space.extents) + number for number in space.steps.products}
+    terms = {len(space.extents) + number for number in space.steps.wholes}
     if any(terms.intersection(at.dims) for request in requests for at in request.index):
-        raise Blocked(eqn, "a product reads as a whole what a step computes in other rows")
+        raise Blocked(eqn, "a step computes it elsewhere than where it is read")
 
 
 def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator[Request]:
@@ -129,6 +130,9 @@ def _needs(eqn: JaxprEqn, requests: Sequence[Request], space: Space) -> Iterator
         case Kind.LIBRARY:
             for request in requests:
                 yield from product_at(eqn, request, space).requests
+        case Kind.GATHER:
+            for request in requests:
+                yield from gather_at(eqn, request, space).requests(request.conditions)
         case _:
             for request in requests:
                 yield from operand_requests(eqn, request, space)

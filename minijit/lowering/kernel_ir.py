@@ -38,6 +38,7 @@ from minijit.lowering.statements import (
     Block,
     Branch,
     Constant,
+    Gather,
     Guard,
     Index,
     Level,
@@ -65,6 +66,7 @@ __all__ = [
     "Branch",
     "Buffer",
     "Constant",
+    "Gather",
     "Guard",
     "Index",
     "Kernel",
@@ -139,7 +141,8 @@ class Kernel:
         ragged: When not None, the first row dimension counts blocks of the (then single) column
             dimension: the cell exists where ``block * cols[0] + col < ragged``.
         steps: Number of steps of each loop, in the order of their numbers; 1 where none is known.
-            Sums of products are numbered with them, and have as many steps as terms.
+            Sums of products are numbered with them, and have as many steps as terms; so are the
+            axes of gathers.
     """
 
     name: str

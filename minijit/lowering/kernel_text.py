@@ -5,6 +5,7 @@ from __future__ import annotations
 from minijit.graph.dtypes import short_name
 from minijit.lowering.statements import (
     Branch,
+    Gather,
     Guard,
     Index,
     Load,
@@ -70,6 +71,13 @@ def _statement(statement: Statement) -> str:
     match statement:
         case Load():
             code = f"load b{statement.buffer}[{statement.index}]"
+            if statement.guard is not None:
+                code += f" if {_operand(statement.guard)}"
+        case Gather():
+            place = [str(statement.index)]
+            terms = zip(statement.strides, statement.positions, strict=True)
+            place += [f"{stride}*{_operand(position)}" for stride, position in terms]
+            code = f"gather b{statement.buffer}[{' + '.join(place)}]"
             if statement.guard is not None:
                 code += f" if {_operand(statement.guard)}"
         case Read():

@@ -94,7 +94,7 @@ def product_at(eqn: JaxprEqn, request: Request, space: Space) -> Product:
         if cells != [terms]:
             raise Blocked(eqn, f"it sums {terms} products of a row, which has {cells} values")
         return Product(ProductForm.REDUCED, factors(space.columns[0]), terms)
-    dim = len(space.extents) + space.steps.product(eqn, request.index, terms)
+    dim = len(space.extents) + space.steps.whole(eqn, request.index, terms)
     pair = factors(Affine.dim(dim, terms))
     along = [bool(columns & _dims(index)) for _, index in pair]
     row = along.index(False) if False in along else 0
@@ -197,10 +197,15 @@ def _in_body(
 
 
 def read_whole(eqn: JaxprEqn) -> set[Var]:
-    """Return the operands of a loop or a branch of which an element of a product reads many.
+    """Return the operands of which an element of a product reads many, or one that is computed.
 
     They have to be in memory: no cell can compute them as it goes.
+
+    Args:
+        eqn: A loop or a branch, whose bodies have such products or gathers, or a gather itself.
     """
+    if eqn.primitive.kind is Kind.GATHER:
+        return {atom for atom in eqn.invars[:1] if isinstance(atom, Var)}
     found: set[Var] = set()
     for body, inputs in _bodies(eqn):
         sources = {var: inner for inner in body.eqns for var in inner.outvars}
@@ -208,6 +213,8 @@ def read_whole(eqn: JaxprEqn) -> set[Var]:
         for inner in body.eqns:
             if inner.primitive.contraction is not None:
                 wanted += inner.invars
+            elif inner.primitive.kind is Kind.GATHER:
+                wanted.append(inner.invars[0])
             elif inner.primitive.kind in (Kind.LOOP, Kind.BRANCH):
                 wanted += read_whole(inner)
         own = {seen_through(atom, sources.get) for atom in wanted}

@@ -65,7 +65,7 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
     whole = {
         seen_through(var, program.definition)
         for eqn in eqns
-        if _structured(eqn)
+        if _structured(eqn) or eqn.primitive.kind is Kind.GATHER
         for var in read_whole(eqn)
     }
     nodes: dict[Var, None] = {}

@@ -13,6 +13,7 @@ import numpy as np
 
 from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import (
+    Gather,
     Guard,
     Index,
     Kernel,
@@ -267,6 +268,15 @@ class Emitter:
         check = Symbol("minijit.backends.frontend.values", "Returned", (dtype.name,))
         return f"{self.name(f'returned_{dtype.name}', check)}({code})"
 
+    def gathered(self, statement: Gather) -> str:
+        """Return code of the place of the element that is gathered."""
+        wide = self.type(np.dtype(np.int64))
+        terms = [self.index(statement.index)] if statement.index != Affine() else []
+        for stride, position in zip(statement.strides, statement.positions, strict=True):
+            place = f"{wide}({self.operand(position)})"
+            terms.append(place if stride == 1 else f"{stride}*{place}")
+        return " + ".join(terms) or "0"
+
     def load_code(self, buffer: int, index: str) -> str:
         """Return code of the element of a buffer, as the dtype in which it is held."""
         return self.held_code(self.kernel.buffers[buffer].dtype, f"b{buffer}[{index}]")
@@ -318,6 +328,12 @@ class Emitter:
                     zero = self.zero(statement.out.dtype)
                     code = f"({code}) if {self.operand(statement.guard)} else {zero}"
                 line(f"{statement.out.name} = {code}", self.kernel.buffers[statement.buffer].name)
+            case Gather():
+                code = self.load_code(statement.buffer, self.gathered(statement))
+                if statement.guard is not None:
+                    zero = self.zero(statement.out.dtype)
+                    code = f"({code}) if {self.operand(statement.guard)} else {zero}"
+                line(f"{statement.out.name} = {code}", statement.line)
             case Read():
                 argument = self.kernel.arguments[statement.argument]
                 code = self.argument_code(statement.argument)

@@ -14,6 +14,7 @@ from minijit.graph.jaxpr import Var
 from minijit.lowering.coalesce import coalesce
 from minijit.lowering.kernel_ir import (
     Buffer,
+    Gather,
     Guard,
     Index,
     Kernel,
@@ -28,7 +29,7 @@ from minijit.lowering.kernel_ir import (
     Value,
 )
 from minijit.lowering.lower import Lowered
-from minijit.lowering.stages import accesses, reads_along_rows, stage_kernel
+from minijit.lowering.stages import accesses, operands, reads_along_rows, stage_kernel
 from minijit.transforms.few_rows import FewRows
 
 __all__ = ["is_tall", "split_columns", "split_reduction"]
@@ -120,7 +121,7 @@ class _Splitter:
         late: set[Value] = set()
         self.late: list[Statement] = []
         for statement in kernel.statements:
-            if isinstance(statement, Reduce) or late.intersection(_reads(statement)):
+            if isinstance(statement, Reduce) or late.intersection(operands(statement)):
                 self.late.append(statement)
                 if not isinstance(statement, Store):
                     late.add(statement.out)
@@ -232,19 +233,6 @@ def _totals(reduce: Reduce) -> tuple[np.dtype[Any], ...]:
     return reduce.accumulators
 
 
-def _reads(statement: Statement) -> set[Value]:
-    match statement:
-        case Map() | Reduce():
-            operands: tuple[Operand | None, ...] = statement.args
-        case Store():
-            operands = (statement.value,)
-        case Load():
-            operands = (statement.guard,)
-        case _:
-            operands = ()
-    return {operand for operand in operands if isinstance(operand, Value)}
-
-
 def _reindexed(
     statement: Statement, replaced: dict[int, Affine], rows: int, renamed: dict[Value, Value]
 ) -> Statement:
@@ -272,6 +260,14 @@ def _reindexed(
             guard = None if statement.guard is None else operand(statement.guard)
             out = rename(statement.out, max(level(index), levels(guard)))
             return dataclasses.replace(statement, out=out, index=index, guard=guard)
+        case Gather():
+            index = statement.index.substituted(replaced)
+            positions = tuple(map(operand, statement.positions))
+            guard = None if statement.guard is None else operand(statement.guard)
+            out = rename(statement.out, max(level(index), levels(guard, *positions)))
+            return dataclasses.replace(
+                statement, out=out, index=index, positions=positions, guard=guard
+            )
         case Index():
             index = statement.index.substituted(replaced)
             return Index(rename(statement.out, level(index)), index)
@@ -300,15 +296,17 @@ def pruned(lowered: Lowered) -> Lowered:
     for statement in reversed(kernel.statements):
         if isinstance(statement, Store) or statement.out in needed:
             body.append(statement)
-            needed |= _reads(statement)
+            needed.update(o for o in operands(statement) if isinstance(o, Value))
     body.reverse()
-    used = {s.buffer for s in body if isinstance(s, (Load, Store))}
+    used = {s.buffer for s in body if isinstance(s, Load | Gather | Store)}
     buffers = [b for b in range(len(kernel.buffers)) if b in used]
     # Inputs come first among the arguments of a kernel.
     buffers.sort(key=lambda b: kernel.buffers[b].role is Role.OUTPUT)
     renumbered = {old: new for new, old in enumerate(buffers)}
     body = [
-        dataclasses.replace(s, buffer=renumbered[s.buffer]) if isinstance(s, (Load, Store)) else s
+        dataclasses.replace(s, buffer=renumbered[s.buffer])
+        if isinstance(s, Load | Gather | Store)
+        else s
         for s in body
     ]
     pruned_kernel = dataclasses.replace(

@@ -9,6 +9,7 @@ import numpy as np
 
 from minijit.graph.index import Affine
 from minijit.lowering.kernel_ir import (
+    Gather,
     Guard,
     Index,
     Kernel,
@@ -85,6 +86,8 @@ def operands(statement: Statement) -> tuple[Operand, ...]:
     match statement:
         case Load():
             return () if statement.guard is None else (statement.guard,)
+        case Gather():
+            return (*statement.positions, *(() if statement.guard is None else (statement.guard,)))
         case Map() | Reduce():
             return statement.args
         case Product():
@@ -97,7 +100,7 @@ def operands(statement: Statement) -> tuple[Operand, ...]:
 def indices(statement: Statement) -> tuple[Affine, ...]:
     """Return the index expressions that a statement evaluates."""
     match statement:
-        case Load() | Index() | Store():
+        case Load() | Gather() | Index() | Store():
             return (statement.index,)
         case Guard():
             return tuple(affine for affine, _, _ in statement.conditions)
@@ -178,7 +181,7 @@ class _Choice:
             return True
         chain = self._chain(value)
         flops = [self._flops(s) for s in chain]
-        loads = sum(isinstance(s, Load) for s in chain)
+        loads = sum(isinstance(s, Load | Gather) for s in chain)
         expensive = (
             max(flops, default=0) > EXPENSIVE_FLOPS
             or sum(flops) > CHEAP_FLOPS

@@ -19,10 +19,12 @@ from minijit.lowering.demand import (
     operand_indices,
     viewed,
 )
+from minijit.lowering.gathers import gather_at
 from minijit.lowering.kernel_ir import (
     Argument,
     Buffer,
     Constant,
+    Gather,
     Guard,
     Index,
     Level,
@@ -114,6 +116,8 @@ class StatementWriter:
                 return self._reduce(eqn, request)
             case Kind.LIBRARY:
                 return self._product(eqn, request)
+            case Kind.GATHER:
+                return self._gather(eqn, request)
         operands = list(operand_indices(eqn, request, self.space))
         if primitive.kind is Kind.VIEW:
             return self.operand(*operands[0])
@@ -188,6 +192,21 @@ class StatementWriter:
             self.scopes.outermost.body.append(read)
             self.scopes.define((read.out,), self.scopes.outermost, OUTSIDE)
         return self.scalars[key]
+
+    def _gather(self, eqn: JaxprEqn, request: Request) -> Value:
+        gathered = gather_at(eqn, request, self.space)
+        place = self._in_memory(gathered.operand, gathered.index)
+        # An axis of extent one has no stride: there is one place, whatever the position says.
+        strides = {n: s for n, dim in enumerate(gathered.dims) if (s := place.index.stride(dim))}
+        known = (term for term in place.index.terms if term[0] not in gathered.dims)
+        index = Affine(place.index.offset, tuple(known))
+        positions = tuple(self.operand(*gathered.positions[n], request.conditions) for n in strides)
+        guard = self._guard(request.conditions)
+        levels = [v.level for v in (guard, *positions) if isinstance(v, Value)]
+        out = self.value(request.var.aval.dtype, max(self.level(index), *levels, Level.LAUNCH))
+        by, line = tuple(strides.values()), str(eqn.source)
+        self.put(Gather(out, place.buffer, index, positions, by, guard, line))
+        return out
 
     def _product(self, eqn: JaxprEqn, request: Request) -> Operand:
         """Write a product: of single factors, summed like a row, or of a row and a matrix."""

@@ -16,6 +16,7 @@ __all__ = [
     "Block",
     "Branch",
     "Constant",
+    "Gather",
     "Guard",
     "Index",
     "Level",
@@ -80,6 +81,29 @@ class Load:
     buffer: int
     index: Affine
     guard: Operand | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gather:
+    """``out = buffer[index + sum of stride * position]``: an element at a place that is computed.
+
+    Attributes:
+        out: The element.
+        buffer: An input.
+        index: The part of the place that is known.
+        positions: Integers from zero on and below the extents of their axes.
+        strides: Of the axes.
+        guard: Where this bool does not hold, ``out`` is zero.
+        line: The user's line.
+    """
+
+    out: Value
+    buffer: int
+    index: Affine
+    positions: tuple[Operand, ...]
+    strides: tuple[int, ...]
+    guard: Operand | None = None
+    line: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -237,7 +261,7 @@ class Branch:
     line: str = ""
 
 
-Statement = Load | Read | Index | Guard | Map | Reduce | Product | Store
+Statement = Load | Gather | Read | Index | Guard | Map | Reduce | Product | Store
 Node = Statement | Loop | Branch
 
 

@@ -60,7 +60,7 @@ from minijit.numpy.inspection import (
 )
 from minijit.numpy.joining import (
     append, array_split, column_stack, concatenate, dsplit, dstack, hsplit, hstack, repeat, roll,
-    split, stack, take, tile, unstack, vsplit, vstack,
+    split, stack, tile, unstack, vsplit, vstack,
 )
 from minijit.numpy.manipulation import (
     atleast_1d, atleast_2d, atleast_3d, broadcast_arrays, broadcast_to, diagonal, expand_dims, flip,
@@ -83,8 +83,14 @@ from minijit.numpy.refused import (
     argwhere, compress, extract, flatnonzero, intersect1d, nonzero, setdiff1d, setxor1d, trim_zeros,
     union1d, unique, unique_all, unique_counts, unique_inverse, unique_values,
 )
+from minijit.numpy.sorting import (
+    argsort, sort,
+)
 from minijit.numpy.statistics import (
     average, logsumexp, mean, std, var,
+)
+from minijit.numpy.taking import (
+    take, take_along_axis,
 )
 
 # Names that mean the same in NumPy.
@@ -97,7 +103,7 @@ from numpy import (
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "any", "append",
     "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax",
-    "argmin", "argwhere", "around", "array", "array_equal", "array_equiv", "array_split",
+    "argmin", "argsort", "argwhere", "around", "array", "array_equal", "array_equiv", "array_split",
     "asanyarray", "asarray", "ascontiguousarray", "asin", "asinh", "astype", "atan", "atan2",
     "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bitwise_and", "bitwise_count",
     "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
@@ -123,11 +129,12 @@ __all__ = [
     "radians", "ravel", "real", "reciprocal", "remainder", "repeat", "reshape", "result_type",
     "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "rsqrt", "select", "setdiff1d",
     "setxor1d", "shape", "sigmoid", "sign", "signbit", "signedinteger", "sin", "sinc", "sinh",
-    "size", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
-    "take", "tan", "tanh", "tensordot", "tile", "trace", "transpose", "tri", "tril", "trim_zeros",
-    "triu", "true_divide", "trunc", "uint8", "uint16", "uint32", "uint64", "union1d", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "unsignedinteger", "unstack",
-    "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "size", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
+    "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace", "transpose",
+    "tri", "tril", "trim_zeros", "triu", "true_divide", "trunc", "uint8", "uint16", "uint32",
+    "uint64", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unsignedinteger", "unstack", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "where",
+    "zeros", "zeros_like",
 ]
 # fmt: on
 # isort: on

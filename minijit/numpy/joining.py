@@ -32,7 +32,6 @@ __all__ = [
     "roll",
     "split",
     "stack",
-    "take",
     "tile",
     "unstack",
     "vsplit",
@@ -240,22 +239,3 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     for number, along in zip(shifts, axes, strict=True):
         a = join.static_take(a, np.roll(np.arange(shape[along]), number), along)
     return a
-
-
-@numpy_function(method=True)
-def take(
-    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
-) -> Any:
-    """Return the elements at static ``indices`` along ``axis``, or of the flattened array.
-
-    Raises:
-        IndexError: an index is out of range.
-        TypeError: the indices are traced, or too irregular to be slices.
-    """
-    if out is not None or mode != "raise":
-        raise TypeError(f"take: out= and mode={mode!r} cannot be traced (at {user_line()})")
-    a = as_operand(a)
-    if axis is None:
-        a, axis = reshape(a, (-1,)), 0
-    before = (slice(None),) * normalize_axis(axis, abstractify(a).ndim)
-    return getitem(a, (*before, list(indices) if isinstance(indices, tuple) else indices))

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from minijit.graph.source_info import user_line
 from minijit.graph.tracer import functions, methods, properties
 from minijit.ops.shape import transpose as transpose_axes
+from minijit.ops.update import At
 
 __all__: list[str] = []
 
@@ -55,6 +56,7 @@ methods.update(
 properties.update(
     {
         "T": transpose_axes,
+        "at": At,
         "mT": functions["matrix_transpose"],
     }
 )
@@ -66,10 +68,10 @@ methods.update(
         name: _refusal(f"method {name}()", remedy)
         for name, remedy in {
             "fill": _IN_PLACE + "write minijit.numpy.full_like(x, value)",
-            "sort": _IN_PLACE + "and sorting is not part of this release",
+            "sort": _IN_PLACE + "write minijit.numpy.sort(x)",
             "partition": _IN_PLACE + "and sorting is not part of this release",
-            "put": _IN_PLACE + "write minijit.numpy.where(mask, value, x)",
-            "itemset": _IN_PLACE + "write minijit.numpy.where(mask, value, x)",
+            "put": _IN_PLACE + "write x.at[index].set(values)",
+            "itemset": _IN_PLACE + "write x.at[index].set(value)",
             "resize": _IN_PLACE + "write x.reshape(shape), or minijit.numpy.pad",
             "setfield": _IN_PLACE + "write minijit.numpy.where(mask, value, x)",
             "setflags": _IN_PLACE + "and has no flags",

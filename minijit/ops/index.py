@@ -1,9 +1,9 @@
-"""What ``x[...]`` means for a traced array: basic indexing, and integer arrays that are known."""
+"""What ``x[...]`` means for a traced array: basic indexing, and positions in integer arrays."""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,57 +12,115 @@ from minijit.graph.errors import NonConcreteBooleanIndexError
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify
 from minijit.graph.tracer import Tracer, methods
+from minijit.ops.gather import gather
 from minijit.ops.join import static_take
+from minijit.ops.places import in_range
 from minijit.ops.shape import expand_dims, reshape, squeeze, static_slice
 
-__all__ = ["getitem", "refuse_mask"]
+__all__ = ["Selection", "getitem", "refuse_mask", "selected"]
 
 
 def getitem(x: Any, index: Any) -> Any:
     """Return ``x[index]``, by NumPy's rules, while tracing.
 
+    A traced position outside of its axis takes the first or the last element; NumPy would raise.
+
     Args:
         x: A traced array.
-        index: Static integers, slices, Ellipsis, None, at most one concrete integer array, or a
-            tuple of these.
+        index: Integers and integer arrays, traced or not; slices, Ellipsis, None; or a tuple of
+            these.
 
     Raises:
-        IndexError: out of range, or more indices than axes.
+        IndexError: out of range, as far as that is known; more indices than axes; no integers.
         NonConcreteBooleanIndexError: a mask, traced or not: its result has no static shape.
         TracerIntegerConversionError: a slice bound is traced.
-        TypeError: an index is traced, or is an array that cannot be split into slices.
     """
-    shape = abstractify(x).shape
+    selection = selected(index, abstractify(x).shape)
+    taken = selection.taken(selection.box(x))
+    return expand_dims(taken, selection.added(abstractify(taken).ndim))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """What an index means for an array of known shape.
+
+    First there is a box: slices, out of which integers take axes. Arrays of positions then take
+    elements of the box, and new axes come last.
+
+    Attributes:
+        ranges: Along each axis of the array; an integer is a range of one.
+        dropped: Axes that an integer takes out.
+        positions: Arrays of positions, by axis of the box.
+        first: How many of the other entries, slices and new axes, stand before theirs.
+        new: Which of the other entries are new axes.
+    """
+
+    ranges: tuple[range, ...]
+    dropped: tuple[int, ...]
+    positions: dict[int, Any]
+    first: int
+    new: tuple[int, ...]
+
+    @property
+    def axes(self) -> list[int]:
+        """The axes of the box that have positions."""
+        return list(self.positions)
+
+    @property
+    def at(self) -> int:
+        """Where the positions' axes stand among the other axes of the box."""
+        return self.first - sum(entry < self.first for entry in self.new)
+
+    def box(self, x: Any) -> Any:
+        """Return the box of an array."""
+        return squeeze(static_slice(x, self.ranges), self.dropped)
+
+    def taken(self, box: Any) -> Any:
+        """Return the elements of the box at the positions."""
+        if not self.positions:
+            return box
+        (axis, *more), (places, *_) = self.axes, self.positions.values()
+        if more or axis != self.at or not isinstance(places, np.ndarray):
+            return gather(box, list(self.positions.values()), self.axes, self.at)
+        shape = abstractify(box).shape
+        known = in_range(places, axis, shape[axis])
+        result = static_take(box, known.ravel(), axis)
+        return reshape(result, (*shape[:axis], *known.shape, *shape[axis + 1 :]))
+
+    def added(self, ndim: int) -> tuple[int, ...]:
+        """Return where new axes are in the result, given how many axes it has without them."""
+        rest = len(self.ranges) - len(self.dropped) - len(self.positions)
+        return tuple(entry + (entry >= self.first) * (ndim - rest) for entry in self.new)
+
+
+def selected(index: Any, shape: tuple[int, ...]) -> Selection:
+    """Return what ``index`` means for an array of ``shape``; see :func:`getitem`."""
     entries = _complete(index if isinstance(index, tuple) else (index,), len(shape))
-    ranges: list[range] = []  # of each axis of x
-    dropped: list[int] = []  # axes that an integer removes
-    added: list[int] = []  # positions of new axes in the result
-    taken: tuple[int, np.ndarray[Any, Any]] | None = None  # an axis of the result, and positions
-    rank = 0  # of the result so far
+    ranges: list[range] = []
+    dropped: list[int] = []
+    positions: dict[int, Any] = {}
     for entry in entries:
-        if entry is None:
-            added.append(rank)
-            rank += 1
-            continue
-        axis, extent = len(ranges), shape[len(ranges)]
+        axis = len(ranges)
         if isinstance(entry, slice):
-            ranges.append(range(*entry.indices(extent)))
-            rank += 1
-        elif isinstance(entry, np.ndarray):
-            taken = (rank, _in_range(entry, axis, extent))
-            ranges.append(range(extent))
-            rank += 1
-        else:
-            position = int(_in_range(np.asarray(entry), axis, extent))
+            ranges.append(range(*entry.indices(shape[axis])))
+        elif isinstance(entry, int):
+            position = int(in_range(entry, axis, shape[axis]))
             ranges.append(range(position, position + 1))
             dropped.append(axis)
-    result = expand_dims(squeeze(static_slice(x, ranges), dropped), tuple(added))
-    if taken is None:
-        return result
-    axis, positions = taken
-    result = static_take(result, positions.ravel(), axis)
-    extents = abstractify(result).shape
-    return reshape(result, (*extents[:axis], *positions.shape, *extents[axis + 1 :]))
+        elif entry is not None:
+            positions[axis - len(dropped)] = entry
+            ranges.append(range(shape[axis]))
+    # NumPy counts integers among the arrays of positions, and puts their axes first when they are
+    # not neighbours.
+    chosen = [n for n, entry in enumerate(entries) if not _is_slice(entry)]
+    together = bool(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1
+    others = [entry for entry in entries if _is_slice(entry)]
+    new = tuple(n for n, entry in enumerate(others) if entry is None)
+    return Selection(tuple(ranges), tuple(dropped), positions, chosen[0] if together else 0, new)
+
+
+def _is_slice(entry: Any) -> bool:
+    return entry is None or isinstance(entry, slice)
 
 
 def _complete(index: tuple[Any, ...], ndim: int) -> list[Any]:
@@ -79,22 +137,17 @@ def _complete(index: tuple[Any, ...], ndim: int) -> list[Any]:
         raise IndexError(f"an index can only have a single ellipsis ('...') (at {user_line()})")
     at = dots[0] if dots else len(entries)
     entries[at : at + 1] = [slice(None)] * (ndim - used)
-    _check_arrays(entries)
     return entries
 
 
 def _entry(entry: Any) -> Any:
-    """Return a static index in one of few forms, or refuse it."""
-    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+    """Return an index in one of few forms, or refuse it."""
+    if entry is Ellipsis or _is_slice(entry) or hasattr(entry, "__cuda_array_interface__"):
         return entry
     if isinstance(entry, Tracer):
         if entry.dtype.kind == "b":
             refuse_mask("indexing by a traced boolean mask")
-        raise TypeError(
-            f"an index of type {entry.aval} is traced (at {user_line()}), and gathering by traced "
-            "positions is not part of this release; select with a comparison instead, "
-            "sum(where(arange(n) == i, x, 0)), or mark the index static with static_argnames"
-        )
+        return entry
     if isinstance(entry, (bool, np.bool_)):
         refuse_mask("indexing by a boolean")
     if isinstance(entry, (list, np.ndarray)):
@@ -112,30 +165,6 @@ def _entry(entry: Any) -> Any:
             f"{entry!r} is not a valid index (at {user_line()}): only integers, slices (':'), "
             "ellipsis ('...'), None and integer arrays are"
         ) from None
-
-
-def _check_arrays(entries: Sequence[Any]) -> None:
-    arrays = [position for position, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
-    if not arrays:
-        return
-    # NumPy counts integers among the index arrays, and moves their axis to the front when they
-    # are not neighbours.
-    fancy = [p for p, e in enumerate(entries) if e is not None and not isinstance(e, slice)]
-    if len(arrays) > 1 or fancy[-1] - fancy[0] != len(fancy) - 1:
-        raise TypeError(
-            f"indexing by several arrays is not part of this release (at {user_line()}): index one "
-            "axis at a time, x[rows][:, columns]"
-        )
-
-
-def _in_range(positions: np.ndarray[Any, Any], axis: int, extent: int) -> np.ndarray[Any, Any]:
-    wrong = positions[(positions < -extent) | (positions >= extent)]
-    if wrong.size:
-        raise IndexError(
-            f"index {wrong.flat[0]} is out of bounds for axis {axis} with size {extent} "
-            f"(at {user_line()})"
-        )
-    return np.where(positions < 0, positions + extent, positions)
 
 
 def refuse_mask(what: str) -> NoReturn:

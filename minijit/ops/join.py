@@ -16,6 +16,7 @@ from minijit.graph.trace import abstractify, bind
 from minijit.ops.axes import inserted, normalize_axis
 from minijit.ops.batching import Dim, batch_size, with_batch
 from minijit.ops.binary import subtract
+from minijit.ops.gather import gather
 from minijit.ops.promote import broadcast_in_dim_p, broadcast_to, convert
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.select import where
@@ -237,17 +238,13 @@ def static_take(x: Any, positions: Sequence[int] | np.ndarray[Any, Any], axis: i
 
     Positions that follow each other at one distance are one slice, so that a reversal, a shift
     or a mirrored border is a few slices put together.
-
-    Raises:
-        TypeError: the positions are too irregular to be slices.
+    More of them than ``MAX_RUNS`` are gathered.
     """
     shape = abstractify(x).shape
-    runs = _runs(np.asarray(positions, np.int64))
+    positions = np.asarray(positions, np.int64)
+    runs = _runs(positions)
     if len(runs) > MAX_RUNS:
-        raise TypeError(
-            f"{len(positions)} positions fall into {len(runs)} runs at one distance, more than the "
-            f"{MAX_RUNS} that are compiled (at {user_line()}); index by slices, or select by where"
-        )
+        return gather(x, [positions], [axis], axis)
     pieces = [_piece(x, shape, start, step, length, axis) for start, step, length in runs]
     return concatenate(pieces, axis)
 

@@ -24,6 +24,7 @@ _FUSED = {
     Kind.VIEW: "yes, as an index",
     Kind.PIECEWISE: "yes, by conditions on the index",
     Kind.INDEX: "yes",
+    Kind.GATHER: "yes; its first operand is in memory",
     Kind.LIBRARY: "no, run by NumPy or CuPy",
     Kind.CALL: "inlined",
     Kind.LOOP: "where its steps work on elements or rows",

@@ -10,16 +10,20 @@ from minijit.transforms.absorb import absorb_consumers
 from minijit.transforms.common_subexpr import share_common_subexpressions
 from minijit.transforms.dead_code import eliminate_dead_code
 from minijit.transforms.fold import fold_constants
+from minijit.transforms.gather_first import gather_first
 from minijit.transforms.hoist import hoist_invariants
 from minijit.transforms.rewrite import with_bodies
+from minijit.transforms.scatter_rows import scatter_rows
 from minijit.transforms.split_totals import split_totals
 
 __all__ = ["simplify", "simplify_loops"]
 
 
 def simplify(jaxpr: Jaxpr) -> Jaxpr:
-    """Fold constants, share common subexpressions, drop dead code, here and in all bodies."""
-    jaxpr = eliminate_dead_code(share_common_subexpressions(fold_constants(jaxpr)))
+    """Fold constants, share what is computed twice, gather first, drop dead code; in bodies too."""
+    jaxpr = share_common_subexpressions(fold_constants(jaxpr))
+    jaxpr = scatter_rows(gather_first(jaxpr))
+    jaxpr = eliminate_dead_code(jaxpr)
     eqns = tuple(with_bodies(eqn, simplify) for eqn in jaxpr.eqns)
     return dataclasses.replace(jaxpr, eqns=eqns)
 

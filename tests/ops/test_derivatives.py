@@ -119,6 +119,26 @@ STRUCTURAL: dict[str, tuple[Callable[..., Any], list[Array]]] = {
     "prod": (lambda x: x.prod((0, 2)), [_rows(2, 3, 3)]),
     "prod-one": (lambda x: (x * x).prod(1), [_rows(4, 1)]),
     "prod-zeros": (lambda x: x.prod(1), [ZEROS]),
+    "gather": (lambda x: (x * x)[lax.iota(np.int64, 5) % 3 * 2], [_rows(5, 3)]),
+    "gather-two": (
+        lambda x: x[lax.iota(np.int32, 4) % 3, 1 - lax.iota(np.int32, 4) % 2] * x[0, 0],
+        [_rows(3, 2)],
+    ),
+    "take-along": (lambda x: np.take_along_axis(x, np.argsort(x, 1)[:, :2], 1), [_unlike(3, 5)]),
+    "sort": (lambda x: np.sort(x, axis=0) * x, [_unlike(5, 3)]),
+    "scatter-add": (
+        lambda x, y: (x * x).at[lax.iota(np.int64, 4) % 3].add(np.sin(y)),
+        [_rows(3, 2), _rows(4, 2)],
+    ),
+    "scatter-set": (
+        lambda x, y: (x * x).at[:, lax.iota(np.int64, 4) % 3].set(y * y),
+        [_rows(2, 5), _rows(2, 4)],
+    ),
+    "set-slice": (lambda x, y: (x * x).at[1::2, 0].set(np.sin(y)), [_rows(5, 2), _rows(2)]),
+    "dynamic-slice": (
+        lambda x, y: lax.dynamic_update_slice_in_dim(x * x, y, (x[0] > 9).sum() + 1, 0),
+        [_rows(5, 2), _rows(2, 2)],
+    ),
     "cumsum": (lambda x: np.cumsum(x * x, axis=1), [_rows(3, 4)]),
     "cumprod": (lambda x: np.cumprod(x, axis=0), [_rows(4, 2)]),
     "cumprod-zeros": (lambda x: np.cumprod(x, axis=1), [ZEROS]),

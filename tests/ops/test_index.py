@@ -52,6 +52,14 @@ INDICES = {
     "array-and-slices": np.s_[::2, [0, 2], ::-1],
     "array-newaxis": np.s_[None, [2, 0]],
     "empty-list": np.s_[[]],
+    "two-arrays": np.s_[[0, 2, -1], [1, 3, 0]],
+    "two-that-broadcast": np.s_[[[0], [2]], :, [4, -5, 1]],
+    "apart": np.s_[[0, 1], :, [2, 3]],
+    "apart-with-an-int": np.s_[0, :, [2, 3]],
+    "apart-by-a-new-axis": np.s_[[0, 1], None, [2, 3]],
+    "arrays-and-slice": np.s_[::2, [1, 1], [0, 4]],
+    "arrays-and-new-axes": np.s_[None, [1, 1], [0, 3], None],
+    "irregular": np.s_[:, np.random.default_rng(0).integers(-4, 4, 200)],
 }
 
 
@@ -81,8 +89,8 @@ def test_compiled_indices_are_numpys(device: Device) -> None:
         ((..., 0, ...), IndexError, "single ellipsis"),
         (1.5, IndexError, "not a valid index"),
         ("a", IndexError, "not a valid index"),
-        (([0, 1], [0, 1]), TypeError, "one axis at a time"),
-        ((0, slice(None), [0, 1]), TypeError, "one axis at a time"),
+        (([0, 1], [0, 9]), IndexError, "index 9 is out of bounds for axis 1"),
+        (([0, 1], [0, 1, 2]), ValueError, "broadcast"),
         (np.ones((3, 4, 5), bool), NonConcreteBooleanIndexError, "where"),
         (True, NonConcreteBooleanIndexError, "where"),
     ],
@@ -100,11 +108,9 @@ def test_traced_mask_says_what_to_use_instead() -> None:
     assert isinstance(caught.value, ConcretizationTypeError)
 
 
-def test_traced_position_is_a_clear_error() -> None:
-    with pytest.raises(TypeError, match=r"static_argnames"):
-        traced(lambda x, i: x[i], X, np.int32(1))
-    with pytest.raises(TypeError, match=r"static_argnames"):
-        traced(lambda x, i: x[:, i], X, np.array([1, 0]))
+def test_traced_floats_are_no_positions() -> None:
+    with pytest.raises(IndexError, match=r"must be of integer type, not f64\[2\].*test_index.py:"):
+        traced(lambda x, i: x[i], X, np.array([0.0, 1.0]))
 
 
 def test_traced_slice_bound_names_the_argument() -> None:

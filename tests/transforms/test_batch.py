@@ -23,6 +23,7 @@ from minijit.graph.primitive import (
     all_primitives,
 )
 from minijit.graph.trace import bind
+from minijit.ops.gather import SCATTERED
 from tests.conftest import Device
 from tests.sampling import sampled
 from tests.transforms.random_bodies import random_loop_program, reference
@@ -31,6 +32,7 @@ from tests.transforms.random_programs import Array, Function, random_program
 SIZE = 3
 PRIMITIVES = tuple(all_primitives())
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) % 7 - 3
+ROWS = np.array([[0, 2, 1], [1, 0, 2]])
 FLAG = np.array([True, False])
 
 WHOLE: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
@@ -55,6 +57,22 @@ WHOLE: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     ],
     "concatenate": [((X, X[:, :2] + 1, X), {"axis": 1}), ((X[0, 0], X[0, 0] * 2), {"axis": 0})],
     "pad": [((X, np.float32(9)), {"low": (0, 1, 2), "high": (1, 0, 1)})],
+    "gather": [
+        ((X, ROWS), {"axes": (1,), "at": 1}),
+        ((X, ROWS), {"axes": (2,), "at": 0}),
+        ((X, ROWS % 2, ROWS), {"axes": (0, 2), "at": 1}),
+        ((X, ROWS % 2, ROWS, ROWS), {"axes": (0, 1, 2), "at": 0}),
+        ((X[0, 0], np.int64(1)), {"axes": (0,), "at": 0}),
+    ],
+    "scatter": [
+        *(
+            ((X, X[:, :2, None] * 5, ROWS[:, :1]), {"axes": (1,), "at": 1, "how": how})
+            for how in SCATTERED
+        ),
+        ((X, X[:, :, :3] * 5, ROWS % 2, ROWS), {"axes": (0, 2), "at": 0, "how": "add"}),
+    ],
+    "sort": [((X,), {"axis": axis}) for axis in range(3)],
+    "argsort": [((X,), {"axis": axis}) for axis in range(3)],
     "cumsum": [((X,), {"axis": axis}) for axis in range(3)],
     "cumprod": [((X,), {"axis": axis}) for axis in range(3)],
     "matmul": [
@@ -146,7 +164,7 @@ def batched(function: Function, args: Sequence[Any], axes: Sequence[Any]) -> Jax
 def test_every_primitive_says_what_a_batch_of_it_is() -> None:
     """Derived from its kind, by a rule, or with a reason of its own why there is none."""
     for primitive in PRIMITIVES:
-        if primitive.kind in (Kind.VIEW, Kind.PIECEWISE, Kind.LIBRARY):
+        if primitive.kind in (Kind.VIEW, Kind.PIECEWISE, Kind.GATHER, Kind.LIBRARY):
             assert primitive.batch not in (Derived.BY_KIND, NO_BATCH), primitive
         else:
             assert primitive.batch is Derived.BY_KIND, primitive
@@ -161,7 +179,7 @@ def tried(*kinds: Kind) -> list[Primitive]:
     ]
 
 
-WHOLE_KINDS = (Kind.REDUCTION, Kind.VIEW, Kind.PIECEWISE, Kind.LIBRARY)
+WHOLE_KINDS = (Kind.REDUCTION, Kind.VIEW, Kind.PIECEWISE, Kind.GATHER, Kind.LIBRARY)
 
 
 @pytest.mark.parametrize("primitive", tried(Kind.ELEMENTWISE, *WHOLE_KINDS), ids=str)
