@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from minijit.lowering.cpu_abreast import Abreast
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, cell_cost
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.cpu_tile import Tile
@@ -42,7 +43,9 @@ class _Column:
     """One kernel being written.
 
     A tile is some adjacent rows along ``lane``. Values of a row that more than one loop needs live
-    in arrays of one element a row of the tile, and so do the accumulators.
+    in arrays of one element a row of the tile, and so do the accumulators. Of few rows several
+    columns are taken abreast: the arrays then have as many elements for each row, one after the
+    other, of which accumulators are joined after a pass.
     """
 
     def __init__(self, kernel: Kernel, lane: int) -> None:
@@ -51,10 +54,13 @@ class _Column:
         self.emitter = CpuEmitter(kernel)
         self.cells = math.prod(kernel.cols)
         self.width = self._width()
+        self.cols = self._cols()
+        self.abreast = Abreast.of(kernel, lane, self.cols[-1]) if self.cols else None
+        self.chain = _CHAIN * (self.abreast.count if self.abreast else 1)
         self.staging = stage_kernel(kernel, budget=_KEPT_BYTES // self.width)
         self.per_row: set[Value] = self._per_row()
         self.accumulations = [
-            accumulations_of(stage.reduces, self.cells, _CHAIN) for stage in self.staging.stages
+            accumulations_of(stage.reduces, self.cells, self.chain) for stage in self.staging.stages
         ]
         self.spilled = self._spilled()
 
@@ -79,6 +85,15 @@ class _Column:
         width = min(extent, max(least, min(wanted, most, near or most)))
         # Equal tiles rather than a narrow last one.
         return min(extent, -(-extent // -(-extent // width) // least) * least)
+
+    def _cols(self) -> list[int]:
+        """Return the column dimensions from the outermost loop to the innermost.
+
+        The fastest one goes innermost, just outside the vectors.
+        """
+        cols = range(len(self.kernel.rows), len(self.kernel.extents))
+        loads = [i for s in self.kernel.statements if isinstance(s, Load) for i in indices(s)]
+        return sorted(cols, key=lambda dim: [-abs(index.stride(dim)) for index in loads])
 
     def _per_row(self) -> set[Value]:
         """Return the row values that differ along the lane; results of reductions count as such."""
@@ -121,14 +136,16 @@ class _Column:
     def write(self) -> KernelSource:
         """Return the finished source."""
         emitter, kernel = self.emitter, self.kernel
+        abreast = self.abreast
+        line = abreast.lanes if abreast else self.width
         for value in self.spilled:
-            emitter.array(f"row_{value.name}", held_dtype(value.dtype), self.width)
+            emitter.array(f"row_{value.name}", held_dtype(value.dtype), line)
         for value in self.staging.kept:
             length = self.width * self.cells
             emitter.array(f"kept_{value.name}", held_dtype(value.dtype), length)
         for each in (a for group in self.accumulations for a in group):
             for name, dtype, _ in each.places:
-                emitter.array(name, dtype, self.width)
+                emitter.array(name, dtype, line)
         stages = self.staging.stages
         cost = 1 + self.cells * sum(cell_cost(s.cells) + cell_cost(s.reduces) for s in stages)
         tile = self._tile(cost)
@@ -136,6 +153,8 @@ class _Column:
         with emitter.units(tile, merge=False) as span:
             low, _, high = span.partition(", ")
             emitter.writer.line(f"low, high = {span}" if high else f"low, high = 0, {low}")
+            if abreast:
+                abreast.number(emitter)
             for k, stage in enumerate(stages):
                 self._between(k, stage.before)
                 self._pass(stage, self.accumulations[k])
@@ -144,9 +163,12 @@ class _Column:
             f"column: {tile.units} units of {self.width} adjacent rows, {len(stages)} passes over "
             f"{self.cells} columns, vectors along i{self.lane}"
         )
+        if abreast:
+            schedule += f", {abreast.count} columns abreast"
         # Columns that are taken together are work for a processor as it is: several vectors besides
         # multiply the addresses of a loop, and LLVM's time for those grows like their square.
-        interleave = 1 if all(self._together(stage) > 1 for stage in stages) else None
+        several = not abreast and all(self._together(stage) > 1 for stage in stages)
+        interleave = 1 if several else None
         work = cost * math.prod(kernel.rows)
         return emitter.finish(tile.units, work, schedule, self.width, interleave)
 
@@ -161,8 +183,9 @@ class _Column:
     def _slot(self, name: str) -> str:
         return f"{name}[i{self.lane} - low]"
 
-    def _lanes(self) -> contextlib.AbstractContextManager[None]:
-        return self.emitter.writer.block(f"for i{self.lane} in range(low, high):")
+    def _lanes(self, abreast: Abreast | None = None) -> contextlib.AbstractContextManager[None]:
+        span = str(abreast.lanes) if abreast else "low, high"
+        return self.emitter.writer.block(f"for i{self.lane} in range({span}):")
 
     def _read_rows(self, statements: Iterable[Statement], own: set[Value]) -> None:
         needed = _values(o for s in statements for o in operands(s)) - own
@@ -179,6 +202,8 @@ class _Column:
         varying = self._row_statements(statements, varying=True)
         if not (finished or varying or started):
             return
+        if self.abreast:
+            self.abreast.join(emitter, finished)
         own = {each.reduce.out for each in finished}
         own |= {s.out for s in varying if not isinstance(s, Store)}
         with self._lanes():
@@ -191,14 +216,13 @@ class _Column:
                     emitter.write(value, f"row_{value.name}[i{self.lane} - low]")
             for each in started:
                 each.start(emitter, self._slot)
+        if self.abreast:
+            self.abreast.spread(emitter, [v for v in self.spilled if v in own], started)
 
     def _pass(self, stage: Stage, accumulations: Sequence[Accumulation]) -> None:
         """Write one pass over the columns of the tile."""
         emitter, kernel = self.emitter, self.kernel
-        cols = list(range(len(kernel.rows), len(kernel.extents)))
-        # The fastest column dimension goes innermost, just outside the vectors.
-        loads = [index for s in stage.cells for index in indices(s)]
-        cols.sort(key=lambda dim: [-abs(index.stride(dim)) for index in loads])
+        cols = self.cols
         flushed = [each for each in accumulations if each.segmented]
         with contextlib.ExitStack() as stack:
             for dim in cols[:-1]:
@@ -208,11 +232,11 @@ class _Column:
                 self._cells(stage, accumulations, None, 1)
                 return
             dim, low, high = cols[-1], "0", emitter.columns(cols[-1])
-            if flushed and kernel.extents[dim] > _CHAIN:
-                low, _, high = emitter.segments(stack, dim, _CHAIN).partition(", ")
+            if flushed and kernel.extents[dim] > self.chain:
+                low, _, high = emitter.segments(stack, dim, self.chain).partition(", ")
             self._walk(stage, accumulations, dim, low, high)
             if flushed:
-                with self._lanes():
+                with self._lanes(self.abreast):
                     for each in flushed:
                         each.flush(emitter, self._slot)
 
@@ -242,6 +266,8 @@ class _Column:
 
     def _together(self, stage: Stage) -> int:
         """Return how many columns to take at a time."""
+        if self.abreast:
+            return self.abreast.count
         flops = sum(s.op.flops for s in stage.cells if isinstance(s, Map))
         if not stage.reduces or flops > CHEAP_FLOPS or self.width < _LANES[0]:
             return 1
@@ -261,7 +287,7 @@ class _Column:
 
     def _hoisted(self, stage: Stage) -> list[Statement]:
         """Return the statements of a pass that are the same for all rows of a tile."""
-        if stage.reuses or stage.keeps:
+        if stage.reuses or stage.keeps or self.abreast:
             return []
         hoisted: list[Statement] = []
         varying = set(self.per_row)
@@ -287,18 +313,22 @@ class _Column:
         cached = self.width * self._row_bytes <= _KEPT_BYTES and stage != self.staging.stages[0]
         if dim is not None and not cached:
             self._prefetch(rest, dim, together)
-        if dim is not None and together > 1:
+        abreast = self.abreast if together > 1 else None
+        if dim is not None and together > 1 and abreast is None:
             self._columns_of(stage, accumulations, dim, together)
             return
         emitter.statements(hoisted)
-        with self._lanes():
+        with self._lanes(abreast):
             at = self._position()
             at = f"({at})" if "+" in at else at
             place = f"{self.width}*{at} + i{self.lane} - low"
             for value in stage.reuses:
                 emitter.read(value, f"kept_{value.name}[{place}]")
             self._read_rows((*rest, *stage.reduces), set())
-            emitter.statements(rest)
+            if abreast is None:
+                emitter.statements(rest)
+            else:
+                abreast.statements(emitter, rest)
             for value in stage.keeps:
                 emitter.write(value, f"kept_{value.name}[{place}]")
             for each in accumulations:

@@ -23,6 +23,8 @@ __all__ = ["Accumulation", "Slot", "accumulations_of"]
 _FLOAT64 = np.dtype(np.float64)
 _FOLDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 """Monoids that ``minijit.kernels.cpu`` folds in vectors; others by their own combination."""
+_PLAIN = frozenset({"sum", "prod"})
+"""Those of floats that choose nothing, so that no store under a mask comes of them."""
 Place = tuple[str, np.dtype[Any], Any]
 Slot = Callable[[str], str]
 """From the name of an accumulator to code of its place: the name itself, or an array's element."""
@@ -48,12 +50,29 @@ class Accumulation:
 
     def add(self, emitter: CpuEmitter, slot: Slot) -> None:
         """Write the combination with the current cell."""
-        reduce, monoid = self.reduce, self.reduce.monoid
-        name, dtype, _ = self.places[0]
         values = [
             emitter.cast(emitter.operand(arg), arg.dtype, place[1])
-            for arg, place in zip(reduce.args, self.places, strict=False)
+            for arg, place in zip(self.reduce.args, self.places, strict=False)
         ]
+        self._combine(emitter, slot, values)
+
+    def join(self, emitter: CpuEmitter, slot: Slot, other: Slot) -> None:
+        """Write the combination with what was accumulated elsewhere, segments being flushed."""
+        if not self.segmented:
+            self._combine(emitter, slot, [other(place[0]) for place in self.places])
+            return
+        total = self.places[1][0]
+        if len(self.places) == 3:
+            lost, function = self.places[2][0], emitter.helper("add_exactly")
+            kept = f"{slot(lost)} + {other(lost)}"
+            code = f"{function}({slot(total)}, {kept}, {other(total)})"
+            emitter.writer.line(f"{slot(total)}, {slot(lost)} = {code}")
+        else:
+            emitter.writer.line(f"{slot(total)} = {slot(total)} + {other(total)}")
+
+    def _combine(self, emitter: CpuEmitter, slot: Slot, values: list[str]) -> None:
+        reduce, monoid = self.reduce, self.reduce.monoid
+        name, dtype, _ = self.places[0]
         if monoid.position or monoid.name not in _FOLDS:
             slots = [slot(place[0]) for place in self.places]
             function = emitter.combination(monoid.name, monoid.combine, dtype)
@@ -63,7 +82,8 @@ class Accumulation:
             code = f"{slot(name)} = {slot(name)} * {values[0]}"
         else:
             function = emitter.helper(f"fold_{monoid.name}")
-            before = slot(name) if dtype.kind == "f" else self._before(emitter, slot, name)
+            plain = dtype.kind == "f" and monoid.name in _PLAIN
+            before = slot(name) if plain else self._before(emitter, slot, name)
             code = f"{slot(name)} = {function}({before}, {values[0]})"
         emitter.writer.line(code, reduce.line)
 
@@ -113,17 +133,22 @@ class TupleAccumulation(Accumulation):
     def add(self, emitter: CpuEmitter, slot: Slot) -> None:
         """Write the combination with the current cell."""
         if self.leader is None:
-            values = elements(emitter, self.reduce)
-            totals = combine(emitter, self.reduce, self._totals(emitter, slot, again=True), values)
-            codes = [
-                emitter.cast(code, dtype, place[1])
-                for code, dtype, place in zip(
-                    totals, self.reduce.accumulators, self.places, strict=True
-                )
-            ]
-            emitter.writer.line(
-                f"{', '.join(slot(p[0]) for p in self.places)} = {', '.join(codes)}"
+            self._combine(emitter, slot, elements(emitter, self.reduce))
+
+    def join(self, emitter: CpuEmitter, slot: Slot, other: Slot) -> None:
+        """Write the combination with what was accumulated elsewhere."""
+        if self.leader is None:
+            self._combine(emitter, slot, self._totals(emitter, other, again=False))
+
+    def _combine(self, emitter: CpuEmitter, slot: Slot, values: list[str]) -> None:
+        totals = combine(emitter, self.reduce, self._totals(emitter, slot, again=True), values)
+        codes = [
+            emitter.cast(code, dtype, place[1])
+            for code, dtype, place in zip(
+                totals, self.reduce.accumulators, self.places, strict=True
             )
+        ]
+        emitter.writer.line(f"{', '.join(slot(p[0]) for p in self.places)} = {', '.join(codes)}")
 
     def finish(self, emitter: CpuEmitter, slot: Slot) -> None:
         """Write the result to the variable of the reduction's value."""

@@ -359,10 +359,10 @@ def test_few_columns_are_taken_at_a_time_where_each_takes_work() -> None:
     assert source.launch.interleave == 1  # several columns are work for several vectors
 
 
-def test_columns_of_few_rows_or_much_work_are_added_one_by_one() -> None:
+def test_columns_of_few_rows_that_lie_apart_or_of_much_work_are_added_one_by_one() -> None:
     build = Builder((512,), (300,))
     build.store(build.reduce("sum", build.map("exp", build.load([1, 512]))), [1])
-    for kernel in (summed(16, 300, [1, 16]), build.kernel()):
+    for kernel in (summed(16, 300, [1, 17]), build.kernel()):
         assert emit_cpu(kernel).text.count("= fold_sum(") == 1
 
 
