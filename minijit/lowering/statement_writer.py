@@ -164,16 +164,24 @@ class StatementWriter:
         strides = contiguous_strides(var.aval.shape) if layout is None else layout.strides
         return Place(list(self.inputs).index(var), flat(index, strides))
 
+    def _source(self, atom: Atom, index: tuple[Affine, ...]) -> tuple[Atom, tuple[Affine, ...]]:
+        """Return what an element of ``atom`` is an element of, behind bindings and views."""
+        while isinstance(atom, Var) and atom not in self.inputs:
+            bound, eqn = self.bindings.get(atom), self.sources.get(atom)
+            if isinstance(bound, tuple):
+                atom, index = bound[0], bound[1] + index
+            elif bound is None and eqn is not None and eqn.primitive.kind is Kind.VIEW:
+                index = viewed(eqn, Request(atom, index), self.space)
+                atom = eqn.invars[0]
+            else:
+                break
+        return atom, index
+
     def _in_memory(self, atom: Atom, index: tuple[Affine, ...]) -> Place:
         """Return where the element of a value lies, behind bindings and views."""
-        assert isinstance(atom, Var)
-        if atom in self.inputs:
-            return self._place(atom, index)
-        bound = self.bindings.get(atom)
-        if isinstance(bound, tuple):
-            return self._in_memory(bound[0], bound[1] + index)
-        eqn = self.sources[atom]
-        return self._in_memory(eqn.invars[0], viewed(eqn, Request(atom, index), self.space))
+        source, index = self._source(atom, index)
+        assert isinstance(source, Var)
+        return self._place(source, index)
 
     def _is_scalar(self, var: Var) -> bool:
         layout = self.layouts.get(var)
@@ -193,9 +201,13 @@ class StatementWriter:
             self.scopes.define((read.out,), self.scopes.outermost, OUTSIDE)
         return self.scalars[key]
 
-    def _gather(self, eqn: JaxprEqn, request: Request) -> Value:
+    def _gather(self, eqn: JaxprEqn, request: Request) -> Operand:
         gathered = gather_at(eqn, request, self.space)
-        place = self._in_memory(gathered.operand, gathered.index)
+        source, at = self._source(gathered.operand, gathered.index)
+        if not isinstance(source, Var) or source not in self.inputs:
+            # It is repeated along the gathered axes: whatever the positions say, it is this one.
+            return self.operand(source, at, ())
+        place = self._place(source, at)
         # An axis of extent one has no stride: there is one place, whatever the position says.
         strides = {n: s for n, dim in enumerate(gathered.dims) if (s := place.index.stride(dim))}
         known = (term for term in place.index.terms if term[0] not in gathered.dims)

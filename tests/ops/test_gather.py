@@ -54,6 +54,11 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "padded": (lambda x, i: np.pad(x[i], ((1, 2), (0, 3))), (X, ROWS)),
     "of-a-gather": (lambda x, i, j: x[i][j], (X, ROWS, COLUMNS)),
     "transposed": (lambda x, i: x[i].T + 1, (X, ROWS)),
+    "of-one-number": (lambda x, i: np.zeros_like(x)[i], (X, ROWS)),
+    "of-what-is-repeated": (
+        lambda x, i: np.broadcast_to(np.exp(x[:, :1]), X.shape).reshape(37, 29, 1)[:, i],
+        (X, np.int32(3)),
+    ),
     "from-one": (lambda x, i: x[i], (X[:1], ROWS % 1)),
     "no-positions": (lambda x, i: x[i], (X, ROWS[:0])),
 }
@@ -159,6 +164,17 @@ LOOPS: dict[str, tuple[Function, tuple[Any, ...], Any]] = {
         np.roll(X[:, 0], 4),
     ),
 }
+
+
+def test_what_a_step_repeats_is_looked_up(device: Device) -> None:
+    def body(n: Any, x: Any) -> Any:
+        return x + jnp.broadcast_to(jnp.sin(x)[:, None], (37, 3)).reshape(37, 3, 1)[:, n, 0]
+
+    got = device.get(minijit.jit(lambda x: lax.fori_loop(0, 3, body, x))(device.put(X[:, 0])))
+    expected = X[:, 0]
+    for _ in range(3):
+        expected = expected + np.sin(expected)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", LOOPS)
