@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify
 from minijit.numpy.declare import numpy_function, refuse_out
@@ -12,7 +14,7 @@ from minijit.ops.binary import maximum
 from minijit.ops.division import remainder
 from minijit.ops.index import getitem
 from minijit.ops.places import places_of
-from minijit.ops.promote import as_operand, broadcast_shapes, broadcast_to
+from minijit.ops.promote import as_operand, broadcast_shapes, broadcast_to, convert
 from minijit.ops.shape import reshape
 from minijit.ops.sort import along_axis
 
@@ -48,7 +50,8 @@ def take(
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"take: mode {mode!r} is none of raise, clip, wrap (at {user_line()})")
     if mode == "wrap" and extent:
-        indices = remainder(indices, extent)
+        wide = np.promote_types(abstractify(indices).dtype, np.min_scalar_type(extent))
+        indices = remainder(convert(indices, wide), extent)
     elif mode == "clip":
         indices = maximum(indices, 0)
     return getitem(a, (*(slice(None),) * axis, indices))

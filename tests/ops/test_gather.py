@@ -100,6 +100,15 @@ def test_a_large_axis_of_small_positions(device: Device) -> None:
     np.testing.assert_array_equal(got, x[positions])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_small_positions_go_around_a_large_axis(dtype: str, device: Device) -> None:
+    x = np.arange(1000)
+    positions = np.array([-128, -1, 0, 127]).astype(dtype)
+    take = minijit.jit(lambda x, i: np.take(x, i, mode="wrap"))
+    got = device.get(take(device.put(x), device.put(positions)))
+    np.testing.assert_array_equal(got, np.take(x, positions, mode="wrap"))
+
+
 def test_strided_arrays_are_read_in_place(device: Device) -> None:
     x, rows = CUBE.transpose(2, 0, 1)[::-1, ::2], ROWS[::3] % 7
     function = minijit.jit(lambda x, i: x[i] + 1)
