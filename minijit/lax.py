@@ -13,7 +13,7 @@ from minijit.graph.trace import abstractify, bind
 from minijit.numpy import elementwise, reductions
 from minijit.ops import binary, bitwise, compare, create, division, join, shape, unary
 from minijit.ops.associative_scan import associative_scan
-from minijit.ops.axes import normalize_axis, shape_of
+from minijit.ops.axes import extents_of, normalize_axis, shape_of
 from minijit.ops.call import stop_gradient
 from minijit.ops.cast import astype as convert_element_type
 from minijit.ops.cond import cond, switch
@@ -189,7 +189,7 @@ def broadcast(operand: Any, sizes: Sequence[int]) -> Any:
     """Repeat along new leading axes of extents ``sizes``."""
     own = abstractify(operand).shape
     dims = tuple(range(len(sizes), len(sizes) + len(own)))
-    return broadcast_in_dim(operand, (*shape_of(sizes), *own), dims)
+    return broadcast_in_dim(operand, (*extents_of(sizes), *own), dims)
 
 
 def broadcast_in_dim(
@@ -199,7 +199,7 @@ def broadcast_in_dim(
     return bind(
         broadcast_in_dim_p,
         operand,
-        shape=shape_of(shape),
+        shape=extents_of(shape),
         dims=shape_of(tuple(broadcast_dimensions)),
     )
 

@@ -14,6 +14,7 @@ from minijit.graph.source_info import user_line
 
 __all__ = [
     "complete_shape",
+    "extents_of",
     "inserted",
     "normalize_axes",
     "normalize_axis",
@@ -55,6 +56,20 @@ def shape_of(shape: Any) -> tuple[int, ...]:
         if type(error) is not TypeError:  # a refusal of the tracer says more than we could
             raise
         raise TypeError(f"{shape!r} is not a shape of integers (at {user_line()})") from None
+
+
+def extents_of(shape: Any) -> tuple[int, ...]:
+    """Return the extents of an array that is made.
+
+    Raises:
+        TracerIntegerConversionError: an extent is traced; the message names ``static_argnames``.
+        TypeError: an extent is not an integer.
+        ValueError: an extent is negative.
+    """
+    extents = shape_of(shape)
+    if min(extents, default=0) < 0:
+        raise ValueError(f"negative dimensions are not allowed: {extents} (at {user_line()})")
+    return extents
 
 
 def complete_shape(shape: Any, size: int) -> tuple[int, ...]:

@@ -11,9 +11,8 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.dtypes import canonical_dtype, default_dtype
 from minijit.graph.primitive import Kind, Primitive, register
-from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.axes import normalize_axis, shape_of
+from minijit.ops.axes import extents_of, normalize_axis
 from minijit.ops.binary import add, multiply
 from minijit.ops.compare import equal
 from minijit.ops.promote import broadcast_to, convert, is_traced
@@ -51,8 +50,12 @@ def iota(shape: Any, axis: int = 0, dtype: Any = None) -> Any:
         shape: Static extents.
         axis: Which index.
         dtype: ``config.default_int`` by default.
+
+    Raises:
+        TracerIntegerConversionError: an extent is traced.
+        ValueError: a negative extent.
     """
-    extents = shape_of(shape)
+    extents = extents_of(shape)
     kind = default_dtype(int) if dtype is None else canonical_dtype(dtype)
     return bind(iota_p, shape=extents, axis=normalize_axis(axis, len(extents)), dtype=kind)
 
@@ -69,9 +72,7 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Any:
         TracerIntegerConversionError: an extent is traced.
         ValueError: a negative extent, or ``value`` does not broadcast.
     """
-    extents = shape_of(shape)
-    if min(extents, default=0) < 0:
-        raise ValueError(f"negative dimensions are not allowed: {extents} (at {user_line()})")
+    extents = extents_of(shape)
     if dtype is not None:
         kind = canonical_dtype(dtype)
     elif type(value) in (bool, int, float):

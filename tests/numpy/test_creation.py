@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
+from minijit import lax
 from minijit.graph.config import config
 from minijit.graph.errors import ConcretizationTypeError, TracerIntegerConversionError
 
@@ -192,4 +193,19 @@ def test_bad_requests_are_refused_alike(make: Any, error: type[Exception], trace
     with pytest.raises(error):
         make()
     with pytest.raises(error):
+        traced(make)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: jnp.zeros((2, -1)),
+        lambda: jnp.eye(-1),
+        lambda: lax.iota(np.int32, -1),
+        lambda: lax.broadcast(np.ones(3), (-1,)),
+        lambda: lax.broadcast_in_dim(np.ones(3), (-1, 3), (1,)),
+    ],
+)
+def test_negative_extents_are_refused_by_their_line(make: Any, traced: Any) -> None:
+    with pytest.raises(ValueError, match=r"negative dimensions .*test_creation\.py:"):
         traced(make)
