@@ -45,7 +45,8 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Seque
         slice_sizes: Static extents of the result.
 
     Raises:
-        ValueError: there is not one of them for each axis, or a size exceeds its axis.
+        ValueError: there is not one of them for each axis, or a size is negative or exceeds its
+            axis.
     """
     operand = as_operand(operand)
     shape, sizes = abstractify(operand).shape, shape_of(tuple(slice_sizes))
@@ -100,16 +101,23 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]
 
 def _starts(given: Any, shape: tuple[int, ...], sizes: tuple[int, ...]) -> list[Any]:
     """Return where a slice starts along each axis, so that it lies inside."""
-    starts = (
-        list(given) if isinstance(given, (list, tuple)) else [given[n] for n in range(len(given))]
-    )
+    if isinstance(given, (list, tuple)):
+        starts = list(given)
+    else:
+        count = abstractify(given).shape
+        if len(count) != 1:
+            raise ValueError(
+                f"the starts of a slice are a vector or a tuple, not {abstractify(given)} (at "
+                f"{user_line()}); along one axis there is lax.dynamic_slice_in_dim"
+            )
+        starts = [given[n] for n in range(*count)]
     if not len(starts) == len(shape) == len(sizes):
         raise ValueError(
             f"a slice of an array of shape {shape} has a start and a size for each axis, not "
             f"{len(starts)} and {len(sizes)} (at {user_line()})"
         )
-    if any(size > n for size, n in zip(sizes, shape, strict=True)):
-        raise ValueError(f"a slice of shape {sizes} exceeds shape {shape} (at {user_line()})")
+    if any(not 0 <= size <= n for size, n in zip(sizes, shape, strict=True)):
+        raise ValueError(f"no slice of shape {shape} has shape {sizes} (at {user_line()})")
     inside = []
     for start, extent, size in zip(starts, shape, sizes, strict=True):
         if abstractify(start).shape or abstractify(start).dtype.kind not in "iu":

@@ -98,7 +98,8 @@ def test_a_cache_that_a_loop_fills(device: Device) -> None:
     [
         ((0, 0), (1, 1, 1), "a start and a size for each axis"),
         ((0, 0, 0), (1, 1), "a start and a size for each axis"),
-        ((0, 0, 0), (7, 1, 1), "exceeds shape"),
+        ((0, 0, 0), (7, 1, 1), "no slice of shape"),
+        ((0, 0, 0), (-1, 1, 1), "no slice of shape"),
         ((0.5, 0, 0), (1, 1, 1), "a start is one integer"),
         (([0, 1], 0, 0), (1, 1, 1), "a start is one integer"),
     ],
@@ -108,6 +109,11 @@ def test_wrong_slices_are_refused(starts: Any, sizes: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         minijit.jit(lambda x, s: lax.dynamic_slice(x, s, sizes))(X, starts)
     assert "test_dynamic_slice.py:" in str(caught.value)
+
+
+def test_starts_are_one_for_each_axis() -> None:
+    with pytest.raises(ValueError, match=r"a vector or a tuple.*test_dynamic_slice.py:"):
+        minijit.jit(lambda x, s: lax.dynamic_slice(x, s, (1, 1, 1)))(X, np.int64(0))
 
 
 def test_gradients(device: Device) -> None:
