@@ -56,5 +56,6 @@ def refuse_out(out: Any) -> None:
     Raises:
         TypeError: with the user's line.
     """
-    if out is not None and out != (None,):
+    given = out if isinstance(out, tuple) else (out,)
+    if any(each is not None for each in given):
         raise TypeError(f"out= cannot be traced (at {user_line()}): use the value that is returned")

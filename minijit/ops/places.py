@@ -126,7 +126,7 @@ def _from_the_start(positions: Any, extent: int) -> Any:
         raise IndexError(
             f"arrays used as indices must be of integer type, not {aval} (at {user_line()})"
         )
-    if not extent:
+    if not extent and aval.size:
         raise IndexError(f"an axis of size 0 has no element to take (at {user_line()})")
     if aval.dtype.kind == "u" and extent < np.iinfo(aval.dtype).max:
         positions = minimum(positions, aval.dtype.type(extent))

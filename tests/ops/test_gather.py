@@ -141,6 +141,16 @@ def test_an_axis_without_elements_is_refused() -> None:
         minijit.jit(lambda x, i: x[i])(X[:0], ROWS)
 
 
+def test_no_position_needs_no_elements(device: Device) -> None:
+    take = minijit.jit(lambda x, i: x[i])
+    assert take(device.put(X[:0]), device.put(ROWS[:0])).shape == (0, 29)
+
+
+def test_take_does_not_write_to_an_array() -> None:
+    with pytest.raises(TypeError, match=r"out= cannot be traced \(at test_gather.py:"):
+        minijit.jit(lambda x, i: np.take(x, i, axis=0, out=x))(X, ROWS)
+
+
 LOOPS: dict[str, tuple[Function, tuple[Any, ...], Any]] = {
     "sum-of-places": (
         lambda x, i: lax.fori_loop(0, 301, lambda n, s: s + x[i[n], n % 29], np.float32(0)),
