@@ -1,17 +1,34 @@
-"""Arg-reductions as two plain ones, which vectorise: the extreme value, then its first place."""
+"""Arg-reductions as two plain ones, which vectorise: the extreme value, then its first place.
+
+Of a long row the first one remembers in which segment the extreme appeared, and the second one
+looks there alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijit.graph.primitive import Kind, Monoid, Primitive, Scalar, unsupported
-from minijit.lowering.kernel_ir import Index, Kernel, Level, Map, Operand, Reduce, Statement, Value
+from minijit.lowering.cpu_emitter import CpuEmitter
+from minijit.lowering.cpu_reduce import Accumulation
+from minijit.lowering.kernel_ir import (
+    Index,
+    Kernel,
+    Level,
+    Map,
+    Operand,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+)
+from minijit.lowering.stages import Stage, Staging
 
-__all__ = ["expand_positions"]
+__all__ = ["Search", "expand_positions", "sought"]
 
 _EXTREMES = {"argmax": "max", "argmin": "min"}
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
@@ -111,3 +128,58 @@ def expand_positions(kernel: Kernel) -> Kernel:
         body.append(Reduce(first, _FIRST, (place,), (dtype,), line))
         body.append(Map(out, _same_p, (first,), {}, line))
     return dataclasses.replace(kernel, body=tuple(body))
+
+
+def sought(stage: Stage) -> Value | None:
+    """Return the extreme value whose first place is all that a pass looks for."""
+    maps = [s for s in stage.cells if isinstance(s, Map)]
+    extremes = {s.out: s.args[1] for s in maps if s.op in _PLACES.values()}
+    args = [arg for reduce in stage.reduces for arg in reduce.args]
+    found = {extremes.get(arg) if isinstance(arg, Value) else None for arg in args}
+    if stage.keeps or any(isinstance(s, Store) for s in stage.cells) or len(found) != 1:
+        return None
+    (extreme,) = found
+    return extreme if isinstance(extreme, Value) else None
+
+
+class Search:
+    """Remembers the segment of a row that had an extreme value first: only that one is searched.
+
+    Attributes:
+        emitter: Writes the kernel.
+        wanted: The extremes of which a later pass looks for nothing but the first place.
+    """
+
+    def __init__(self, emitter: CpuEmitter, staging: Staging) -> None:
+        """Find out what is wanted."""
+        self.emitter = emitter
+        self.wanted = {extreme for stage in staging.stages if (extreme := sought(stage))}
+        self._followed: dict[Value, tuple[str, int]] = {}
+
+    def start(self, extremes: Sequence[Accumulation], length: int) -> None:
+        """Write what is known before the first segment of so many columns."""
+        for each in extremes:
+            ((name, dtype, value),) = each.places
+            self._followed[each.reduce.out] = name, length
+            self.emitter.writer.line(f"before_{name} = {self.emitter.constant(value, dtype)}")
+            self.emitter.writer.line(f"segment_{name} = 0")
+
+    def end_segment(self, extremes: Sequence[Accumulation]) -> None:
+        """Write the comparison of each extreme with what it was before the segment."""
+        line = self.emitter.writer.line
+        for each in extremes:
+            if each.reduce.out in self._followed:
+                name, _ = self._followed[each.reduce.out]
+                # A NaN is new, unless there was one before.
+                new = f"({name} != before_{name}) & (before_{name} == before_{name})"
+                line(f"segment_{name} = segment if {new} else segment_{name}")
+                line(f"before_{name} = {name}")
+
+    def span(self, stage: Stage, dim: int) -> str | None:
+        """Return the range of columns along ``dim`` that a pass has to look at, if not all."""
+        extreme = sought(stage)
+        if extreme is None or extreme not in self._followed:
+            return None
+        name, length = self._followed[extreme]
+        low = f"{length}*segment_{name}"
+        return f"{low}, min({low} + {length}, {self.emitter.columns(dim)})"

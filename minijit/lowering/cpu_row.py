@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from minijit.graph.index import Affine
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, cell_cost, unit_stride_dim
+from minijit.lowering.cpu_positions import Search, sought
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
 from minijit.lowering.cpu_streams import streamed, vector_loop
 from minijit.lowering.cpu_tile import Tile
@@ -19,6 +20,9 @@ __all__ = ["emit_row"]
 
 _SEGMENT = 2048
 """Columns of a segment of a float sum: some dozens for each lane of its vectors."""
+_SEARCHED = 512
+"""Columns of a segment in which the place of an extreme value is looked for: joining the lanes of a
+vector after each takes a fraction of its time, and so does the search in one of a long row."""
 _KEPT_BYTES = 1 << 19
 """Most bytes a row that are kept between passes: half of a common L2 cache."""
 _CONVERSION_FLOPS = 3
@@ -54,9 +58,10 @@ def emit_row(kernel: Kernel) -> KernelSource:
             head = f"for i{tile.order[-1]} in range({span}):"
             stack.enter_context(emitter.writer.block(head))
         ahead = _ahead(emitter, staging, tile.order)
+        search = Search(emitter, staging)
         for number, stage in enumerate(staging.stages):
             emitter.statements(stage.before)
-            _pass(emitter, stage, cells, ahead.get(number, ()), lent)
+            _pass(emitter, stage, cells, ahead.get(number, ()), lent, search)
         emitter.statements(staging.after)
     schedule = (
         f"row: {tile.units} units of {math.prod(tile.blocks)} rows, "
@@ -117,7 +122,10 @@ def _ahead(emitter: CpuEmitter, staging: Staging, order: Sequence[int]) -> dict[
     kernel, stages = emitter.kernel, staging.stages
     if len(stages) < 2 or len(kernel.cols) != 1 or not order or kernel.ragged is not None:
         return {}
-    costs = [cell_cost(stage.cells) + cell_cost(stage.reduces) for stage in stages]
+    costs = [
+        0.0 if sought(stage) else cell_cost(stage.cells) + cell_cost(stage.reduces)
+        for stage in stages
+    ]
     dearest, row, column = costs.index(max(costs)), order[-1], len(kernel.rows)
     least, most = _AHEAD_BYTES
     found: dict[tuple[int, Affine], _Jump] = {}
@@ -152,11 +160,13 @@ def _pass(
     cells: int,
     ahead: Sequence[_Jump],
     lent: Mapping[Value, Store],
+    search: Search,
 ) -> None:
     """Write one pass over the columns of the current row, with what it asks memory for."""
     accumulations = accumulations_of(stage.reduces, cells, _SEGMENT)
     for each in accumulations:
         each.start(emitter, _own_name)
+    followed = [each for each in accumulations if each.reduce.out in search.wanted]
     kernel, writer = emitter.kernel, emitter.writer
     dims = list(range(len(kernel.rows), len(kernel.extents)))
     if not dims:
@@ -165,6 +175,7 @@ def _pass(
         inner = unit_stride_dim(kernel, dims)
         dims.remove(inner)
         segmented = any(each.segmented for each in accumulations)
+        followed = followed if not dims else []
         with contextlib.ExitStack() as stack:
             for dim in dims:
                 stack.enter_context(writer.block(f"for i{dim} in range({kernel.extents[dim]}):"))
@@ -173,9 +184,12 @@ def _pass(
             hoisted = [s for s in stage.cells if movable and inner not in emitter.dims_of(s)]
             rest = [s for s in stage.cells if s not in hoisted]
             emitter.statements(hoisted)
-            span, length = emitter.columns(inner), _AHEAD if ahead else _SEGMENT
-            if (segmented or ahead) and kernel.extents[inner] > length:
+            span = emitter.columns(inner)
+            length = _AHEAD if ahead else _SEGMENT if segmented else _SEARCHED
+            if (segmented or ahead or followed) and kernel.extents[inner] > length:
+                search.start(followed, length)
                 span = emitter.segments(stack, inner, length)
+            span = search.span(stage, inner) or span
             for access, jump in ahead:
                 emitter.prefetch(access, jump, inner, span if "," in span else f"0, {span}")
             with vector_loop(emitter, inner, span, _streamed(kernel, stage)):
@@ -183,6 +197,7 @@ def _pass(
             for each in accumulations:
                 if each.segmented:
                     each.flush(emitter, _own_name)
+            search.end_segment(followed)
     for each in accumulations:
         each.finish(emitter, _own_name)
 
