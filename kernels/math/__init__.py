@@ -26,10 +26,17 @@ CPU_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
     for dtype in ("float32", "float64")
 }
 
+_HALF_MODULES = {
+    "exponential": ("exp",),
+    "trigonometric": ("sin", "cos", "tan"),
+    "hyperbolic": ("sigmoid",),
+}
+
 #: The same of functions that compute in float32 what is rounded to float16.
 HALF_FUNCTIONS: dict[str, tuple[str, str]] = {
     name: (f"minijit.kernels.math.{module}", f"{name}_float16")
-    for name, module in (("exp", "exponential"), ("sigmoid", "hyperbolic"))
+    for module, names in _HALF_MODULES.items()
+    for name in names
 }
 
 _EXACT = {"remainder": ("fmod", "remainder", "floor_divide"), "neighbour": ("nextafter",)}
@@ -42,8 +49,12 @@ EXACT_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
     for dtype in ("float32", "float64")
 }
 
-#: Those that hold a loop. LLVM makes no vectors of a loop around one: they have to be called, for
-#: whole vectors.
-LOOPING = frozenset(key for key in EXACT_FUNCTIONS if key[0] in _EXACT["remainder"])
+#: Those that hold a loop or a branch. LLVM makes no vectors of a loop around one: they have to be
+#: called, for whole vectors.
+BRANCHING = frozenset(
+    (name, dtype)
+    for name in (*_MODULES["trigonometric"], *_EXACT["remainder"])
+    for dtype in ("float32", "float64")
+)
 
-__all__ = ["CPU_FUNCTIONS", "EXACT_FUNCTIONS", "HALF_FUNCTIONS", "LOOPING"]
+__all__ = ["BRANCHING", "CPU_FUNCTIONS", "EXACT_FUNCTIONS", "HALF_FUNCTIONS"]

@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from minijit.kernels.math.value import FLOAT32, Value
 
-__all__ = ["call_declared", "call_formula", "every_lanes", "wide_bytes"]
+__all__ = ["call_declared", "call_formula", "call_in_parts", "every_lanes", "wide_bytes"]
 
 # Functions named here stay as they are, though nothing calls them before there are vectors.
 _KEPT = "llvm.compiler.used"
@@ -37,6 +37,41 @@ def call_formula(builder: Any, formula: Callable[..., Value], arguments: Sequenc
     return builder.call(function, arguments)
 
 
+def call_in_parts(builder: Any, formula: Callable[[Value], Value], x: Any) -> Any:
+    """Return calls of a formula's function for as many lanes as a vector has of float64, joined.
+
+    It is compiled once for a part, and not for vectors of every size: for what is rare.
+    """
+    if not isinstance(x.type, ir.VectorType):
+        return _call_part(builder, formula, x)
+    size = min(_vector_bytes() // 8, x.type.count)
+    parts = [
+        _call_part(builder, formula, _lanes_from(builder, [x], range(start, start + size)))
+        for start in range(0, x.type.count, size)
+    ]
+    while len(parts) > 1:
+        size *= 2
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_lanes_from(builder, pair, range(size)) for pair in pairs]
+    return parts[0]
+
+
+def _call_part(builder: Any, formula: Callable[[Value], Value], x: Any) -> Any:
+    module, kind = builder.module, x.type
+    name = f"minijit.{formula.__name__}.{str(kind).strip('<>').replace(' ', '')}"
+    function = module.globals.get(name)
+    if function is None:
+        function = _written(formula)(module, name, kind, 1)
+    return builder.call(function, [x])
+
+
+def _lanes_from(builder: Any, vectors: Sequence[Any], lanes: Sequence[int]) -> Any:
+    """Return these lanes of one vector, or of two of a kind one after the other."""
+    first, second = vectors[0], vectors[-1]
+    kind = ir.VectorType(ir.IntType(32), len(lanes))
+    return builder.shuffle_vector(first, second, ir.Constant(kind, list(lanes)))
+
+
 def call_declared(builder: Any, name: str, arguments: Sequence[Any]) -> Any:
     """Return a call of a function that a module gets when it is optimised, for vectors as well.
 
@@ -53,6 +88,11 @@ def _define(
     module: Any, name: str, formula: Callable[..., Value], kind: Any, arity: int
 ) -> ir.Function:
     """Add the function of a scalar and those of vectors to a module, and return the first."""
+    return _named_vectors(module, name, kind, arity, _written(formula), _lanes(kind))
+
+
+def _written(formula: Callable[..., Value]) -> Callable[..., ir.Function]:
+    """Return what adds a formula's function, of numbers or of vectors, to a module."""
 
     def defined(module: Any, name: str, kind: Any, arity: int) -> ir.Function:
         function = _function(module, name, kind, arity)
@@ -62,7 +102,7 @@ def _define(
         builder.ret(formula(*(Value(builder, argument) for argument in function.args)).ir)
         return function
 
-    return _named_vectors(module, name, kind, arity, defined, _lanes(kind))
+    return defined
 
 
 def _named_vectors(

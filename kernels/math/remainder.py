@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 
-from llvmlite import ir
-
+from minijit.kernels.math.branch import any_lane
 from minijit.kernels.math.device import device
 from minijit.kernels.math.intrinsics import absolute, bits, copysign, floor, fma, real, select
-from minijit.kernels.math.value import BOOL, FLOAT32, FLOAT64, Value
+from minijit.kernels.math.value import FLOAT32, FLOAT64, Value
 
 _DIGITS = {FLOAT32: 24, FLOAT64: 53}
 _EXPONENT = {FLOAT32: 0x7F800000, FLOAT64: 0x7FF0000000000000}
@@ -93,13 +92,13 @@ def _reduced(rest: Value, step: Value) -> Value:
     builder = rest.builder
     before = builder.block
     loop, after = map(builder.append_basic_block, ("reduce", "reduced"))
-    builder.cbranch(_any(_is_large(rest, step)), loop, after)
+    builder.cbranch(any_lane(_is_large(rest, step)), loop, after)
     builder.position_at_end(loop)
     old = builder.phi(rest.ir.type)
     new = _less(Value(builder, old), _scaled(Value(builder, old), step))
     old.add_incoming(rest.ir, before)
     old.add_incoming(new.ir, builder.block)
-    builder.cbranch(_any(_is_large(new, step)), loop, after)
+    builder.cbranch(any_lane(_is_large(new, step)), loop, after)
     builder.position_at_end(after)
     result = builder.phi(rest.ir.type)
     result.add_incoming(rest.ir, before)
@@ -119,12 +118,3 @@ def _scaled(rest: Value, step: Value) -> Value:
         step = select(rest / step == math.inf, step * _HUGE[kind], step)
     power = real(bits(rest / step) & _EXPONENT[kind]) * 2.0 ** (2 - _DIGITS[kind])
     return step * select(power > 1.0, power, 1.0)
-
-
-def _any(lanes: Value) -> ir.Value:
-    """Whether a bool holds in any lane."""
-    builder, kind = lanes.builder, lanes.ir.type
-    if kind == BOOL:
-        return lanes.ir
-    number = builder.bitcast(lanes.ir, ir.IntType(kind.count))
-    return builder.icmp_unsigned("!=", number, ir.Constant(number.type, 0))

@@ -109,7 +109,7 @@ class CpuEmitter(Emitter):
 
     def _calls(self, used: Function) -> bool:
         """Whether the kernel calls a function, rather than having it written out each time."""
-        often = used.loops or self._uses[used] >= _OFTEN
+        often = used.branches or self._uses[used] >= _OFTEN
         return often and used.vectorised is not None
 
     def combination(self, name: str, combine: Callable[..., Any], dtype: np.dtype[Any]) -> str:

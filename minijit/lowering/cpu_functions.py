@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.primitive import Primitive
-from minijit.kernels.math import CPU_FUNCTIONS, EXACT_FUNCTIONS, HALF_FUNCTIONS, LOOPING
+from minijit.kernels.math import BRANCHING, CPU_FUNCTIONS, EXACT_FUNCTIONS, HALF_FUNCTIONS
 from minijit.lowering.kernel_ir import Kernel, Map, Operand, Value, walk
 from minijit.lowering.signs import signs_of
 from minijit.lowering.source import scalar_dtype
@@ -48,9 +48,9 @@ class Function:
         return None if known is None else Symbol(*known)
 
     @property
-    def loops(self) -> bool:
-        """Whether the code holds a loop, so that it has to be called."""
-        return (self.name, self.dtype.name) in LOOPING
+    def branches(self) -> bool:
+        """Whether the code holds a loop or a branch, so that it has to be called."""
+        return (self.name, self.dtype.name) in BRANCHING
 
 
 def functions_of(kernel: Kernel) -> dict[Value, Function]:

@@ -19,7 +19,7 @@ from minijit.backends.cpu.loader import MATH_LIBRARY, compiler_lock, target_mach
 from minijit.backends.cpu.support import undefined_symbols
 from minijit.backends.frontend import FrontendError, Toolkit, Vectors, kernel_function
 from minijit.backends.frontend.refusals import RAISED, explained, refuse_calls, refuse_raising
-from minijit.kernels.math import CPU_FUNCTIONS
+from minijit.kernels.math import BRANCHING, CPU_FUNCTIONS
 from minijit.kernels.math.outlined import wide_bytes
 from minijit.lowering.cpu_launch import CpuLaunch
 from minijit.lowering.cuda_emitter import MATH
@@ -133,7 +133,11 @@ def _faster(function: Any, dtype: str) -> Any:
 def _vectorised(name: str, dtype: str) -> Any:
     from numba.core.registry import cpu_target
 
+    from minijit.kernels.math.device import called
+
     found = resolve(Symbol(*CPU_FUNCTIONS[name, dtype]))
+    if (name, dtype) in BRANCHING:
+        found = called(found)
     # The compiler may be at work already, and would not have seen what was imported just now.
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

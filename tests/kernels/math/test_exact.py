@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minijit
-from minijit.kernels.math import EXACT_FUNCTIONS, LOOPING
+from minijit.kernels.math import BRANCHING, EXACT_FUNCTIONS
 from minijit.kernels.math.device import called
 from minijit.lowering.symbols import Symbol, resolve
 from tests.kernels.math.reference import FLOATS, border_values, loop
@@ -68,7 +68,7 @@ def test_bits_are_those_of_numpy(name: str, dtype: str, pair: str) -> None:
     np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]))
 
 
-@pytest.mark.parametrize(("name", "dtype"), sorted(LOOPING))
+@pytest.mark.parametrize(("name", "dtype"), sorted(BRANCHING.intersection(EXACT_FUNCTIONS)))
 def test_vectors_are_computed_at_once(name: str, dtype: str) -> None:
     function = resolve(Symbol(*EXACT_FUNCTIONS[name, dtype]))
     compiled = loop(called(function), 2)
