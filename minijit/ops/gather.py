@@ -18,6 +18,7 @@ from minijit.graph.trace import abstractify, bind
 from minijit.ops.axes import place_without
 from minijit.ops.batching import Dim, batch_size, with_batch
 from minijit.ops.binary import add
+from minijit.ops.combining import combined
 from minijit.ops.compare import equal
 from minijit.ops.create import iota, zeros
 from minijit.ops.library import library
@@ -147,16 +148,16 @@ def _scatter_aval(
 def _scatter_eager(
     xp: Any, operand: Any, updates: Any, *positions: Any, axes: Axes, at: int, how: str
 ) -> Any:
-    result = xp.array(operand)
     rank = np.ndim(positions[0])
     values = xp.moveaxis(xp.asarray(updates), range(at, at + rank), range(rank))
-    # The result is changed through a view of it.
-    view, places = with_axes_first(xp, result, axes), tuple(map(xp.asarray, positions))
+    places = tuple(map(xp.asarray, positions))
+    first = with_axes_first(xp, xp.asarray(operand), axes)
     if how == "set":
-        view[places] = values
+        first = xp.array(first)
+        first[places] = values
     else:
-        getattr(xp, how).at(view, places, values)
-    return result
+        first = combined(xp, first, places, values, how)
+    return xp.moveaxis(first, range(len(axes)), axes)
 
 
 def _scatter_jvp(

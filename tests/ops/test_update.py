@@ -93,6 +93,13 @@ def test_traced_positions(device: Device) -> None:
         np.testing.assert_array_equal(result, want)
 
 
+def test_a_quotient_of_integers_is_an_integer(device: Device) -> None:
+    f = minijit.jit(lambda x: x.at[0].divide(4))
+    got = device.get(f(device.put(X)))
+    assert got.dtype == X.dtype
+    np.testing.assert_array_equal(got, expected(X, 0, "set", X[0] // 4))
+
+
 def test_what_is_put_outside_is_dropped(device: Device) -> None:
     positions = np.array([0, 3, -4, 2, 99])
 
@@ -167,3 +174,39 @@ def test_each_element_of_a_batch_is_changed_elsewhere(device: Device) -> None:
     rows = np.arange(3)
     np.testing.assert_array_equal(got[0], expected(X, (rows, positions), "set", 0))
     np.testing.assert_array_equal(got[1], expected(X, (rows, positions), "add", 2))
+
+
+NARROW = ["bool", "int8", "uint8", "int16", "uint16", "float16"]
+
+
+@pytest.mark.parametrize("how", AT)
+@pytest.mark.parametrize("dtype", [*NARROW, "int32", "uint64", "int64", "float32", "float64"])
+def test_each_type_is_combined_as_by_numpy(dtype: str, how: str, device: Device) -> None:
+    if dtype == "bool" and how == "subtract":
+        how = "add"
+    x = np.array([[0, 1, 100], [7, 0, 1], [3, 9, 0]]).astype(dtype)
+    positions, values = np.array([2, 0, 2]), np.array([[1, 100, 0], [0, 1, 2], [2, 30, 1]])
+    values = values.astype(dtype)
+    f = minijit.jit(lambda x, i, v: (getattr(x.at[i], how)(v), getattr(x.at[:, i], how)(v)))
+    got = device.get(f(*map(device.put, (x, positions, values))))
+    for index, result in zip((positions, np.s_[:, positions]), got, strict=True):
+        assert result.dtype == x.dtype
+        np.testing.assert_array_equal(result, expected(x, index, how, values))
+
+
+@pytest.mark.parametrize("how", ["min", "max"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_extrema_of_special_values(dtype: str, how: str, device: Device) -> None:
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1 + 2.0**-40, 1, -1], dtype)
+    x, values = (each.ravel() for each in np.meshgrid(special, special))
+    positions = np.arange(x.size)[::-1].copy()
+    f = minijit.jit(lambda x, i, v: getattr(x.at[i], how)(v))
+    got = device.get(f(*map(device.put, (x, positions, values))))
+    np.testing.assert_array_equal(got, CHANGES[how](x, values[::-1]))
+
+
+def test_narrow_floats_are_summed_in_wider_ones(device: Device) -> None:
+    count = minijit.jit(lambda i: jnp.zeros(3, np.float16).at[i].add(1))
+    got = device.get(count(device.put(np.full(5000, 1))))
+    assert got.dtype == np.float16
+    np.testing.assert_array_equal(got, [0, 5000, 0])
