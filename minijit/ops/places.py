@@ -20,17 +20,17 @@ from minijit.graph.tracer import Tracer
 from minijit.ops.batching import Dim, with_batch
 from minijit.ops.binary import add, maximum, minimum, multiply
 from minijit.ops.bitwise import bitwise_and
-from minijit.ops.compare import greater_equal, less, less_equal
+from minijit.ops.compare import greater_equal, less
 from minijit.ops.create import iota
 from minijit.ops.promote import broadcast_shapes, broadcast_to, convert
 from minijit.ops.select import where
 
 __all__ = [
     "Axes",
+    "existence",
     "in_batch",
     "in_range",
     "is_unknown",
-    "places_and_existence",
     "places_of",
     "taken_shape",
     "with_axes_first",
@@ -54,31 +54,30 @@ def places_of(positions: Sequence[Any], shape: Axes, axes: Sequence[int]) -> lis
     Raises:
         IndexError: positions are no integers, known ones lie outside, or an axis has no elements.
     """
-    return places_and_existence(positions, shape, axes)[0]
+    inside: list[Any] = []
+    for each, axis in zip(positions, axes, strict=True):
+        if is_unknown(each):
+            counted = _from_the_start(each, shape[axis])
+            dtype = abstractify(counted).dtype
+            inside.append(minimum(maximum(counted, dtype.type(0)), dtype.type(shape[axis] - 1)))
+        else:
+            inside.append(_counted(in_range(each, axis, shape[axis])))
+    common = broadcast_shapes(*(abstractify(each).shape for each in inside))
+    return [broadcast_to(each, common) for each in inside]
 
 
-def places_and_existence(
-    positions: Sequence[Any], shape: Axes, axes: Sequence[int]
-) -> tuple[list[Any], Any]:
-    """Return the same, and where they lay inside before; None if that is known to be everywhere.
+def existence(positions: Sequence[Any], shape: Axes, axes: Sequence[int]) -> Any:
+    """Return where positions lie inside of the axes; None if that is known to be everywhere.
 
     Raises:
-        IndexError: as :func:`places_of`.
+        IndexError: traced positions are no integers, or an axis has no elements.
     """
-    inside: list[Any] = []
     tests: list[Any] = []
     for each, axis in zip(positions, axes, strict=True):
-        if not is_unknown(each):
-            inside.append(_counted(in_range(each, axis, shape[axis])))
-            continue
-        counted = _from_the_start(each, shape[axis])
-        dtype = abstractify(counted).dtype
-        first, last = dtype.type(0), dtype.type(shape[axis] - 1)
-        inside.append(minimum(maximum(counted, first), last))
-        tests.append(bitwise_and(greater_equal(counted, first), less_equal(counted, last)))
-    common = broadcast_shapes(*(abstractify(each).shape for each in inside))
-    exist = functools.reduce(bitwise_and, tests) if tests else None
-    return [broadcast_to(each, common) for each in inside], exist
+        if is_unknown(each):
+            counted = _from_the_start(each, shape[axis])
+            tests.append(bitwise_and(greater_equal(counted, 0), less(counted, shape[axis])))
+    return functools.reduce(bitwise_and, tests) if tests else None
 
 
 def in_range(positions: Any, axis: int, extent: int) -> np.ndarray[Any, np.dtype[np.int64]]:

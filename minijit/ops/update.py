@@ -18,7 +18,7 @@ from minijit.ops.division import remainder
 from minijit.ops.gather import SCATTERED, scatter_p
 from minijit.ops.index import Selection, getitem, selected
 from minijit.ops.join import pad
-from minijit.ops.places import is_unknown, places_and_existence, taken_shape
+from minijit.ops.places import existence, is_unknown, places_of, taken_shape
 from minijit.ops.power import power
 from minijit.ops.promote import as_operand, broadcast_in_dim_p, broadcast_to, convert
 from minijit.ops.select import where
@@ -46,8 +46,8 @@ class Elements:
     """``x.at[index]``: each method returns a new array, like ``x`` but for these elements.
 
     An index means what it does in ``x[index]``, but what is put at traced positions outside of the
-    array is dropped. Where there are arrays of positions, the array library changes a copy; else
-    the new array is fused into what needs it.
+    array is dropped, and values are converted to the dtype of ``x``. Where there are arrays of
+    positions, the array library changes a copy; else the new array is fused into what needs it.
     """
 
     def __init__(self, x: Any, index: Any) -> None:
@@ -102,7 +102,8 @@ class Elements:
         selection = selected(self._index, aval.shape)
         box = selection.box(x)
         axes, shape = tuple(selection.axes), abstractify(box).shape
-        places, exist = places_and_existence(list(selection.positions.values()), shape, axes)
+        positions = list(selection.positions.values())
+        places, exist = places_of(positions, shape, axes), existence(positions, shape, axes)
         own = abstractify(places[0]).shape if places else ()
         shape = taken_shape(shape, own, axes, selection.at)
         values = _fitted(convert(values, aval.dtype), shape, selection)
@@ -154,7 +155,9 @@ def _at_one_place(
     repeated = bind(broadcast_in_dim_p, values, shape=shape, dims=rest)
     masks = [equal(iota(shape, axis, abstractify(p).dtype), p) for axis, p in places.items()]
     masks += [] if exists is None else [exists]
-    return _where_all(masks, combine(box, repeated), box)
+    # A quotient of integers is a float.
+    combined = convert(combine(box, repeated), abstractify(box).dtype)
+    return _where_all(masks, combined, box)
 
 
 def _where_all(masks: list[Any], new: Any, old: Any) -> Any:

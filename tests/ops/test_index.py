@@ -126,3 +126,8 @@ def test_iteration_unpacks_rows() -> None:
         return first + second * 2 + third
 
     np.testing.assert_array_equal(traced(total, X), X[0] + X[1] * 2 + X[2])
+
+
+def test_a_taken_element_is_not_asked_whether_it_exists() -> None:
+    jaxpr = str(minijit.make_jaxpr(lambda x, i: x[i])(np.ones(3), np.array([1, 2])))
+    assert [name for name in ("ge", "le", "bitwise_and") if f"= {name} " in jaxpr] == []
