@@ -176,11 +176,8 @@ def test_each_element_of_a_batch_is_changed_elsewhere(device: Device) -> None:
     np.testing.assert_array_equal(got[1], expected(X, (rows, positions), "add", 2))
 
 
-NARROW = ["bool", "int8", "uint8", "int16", "uint16", "float16"]
-
-
 @pytest.mark.parametrize("how", AT)
-@pytest.mark.parametrize("dtype", [*NARROW, "int32", "uint64", "int64", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64"])
 def test_each_type_is_combined_as_by_numpy(dtype: str, how: str, device: Device) -> None:
     if dtype == "bool" and how == "subtract":
         how = "add"
