@@ -28,6 +28,7 @@ CPU_FUNCTIONS: dict[tuple[str, str], tuple[str, str]] = {
 
 _HALF_MODULES = {
     "exponential": ("exp",),
+    "logarithm": ("log2", "log10"),
     "trigonometric": ("sin", "cos", "tan"),
     "hyperbolic": ("sigmoid",),
 }
@@ -57,4 +58,15 @@ BRANCHING = frozenset(
     for dtype in ("float32", "float64")
 )
 
-__all__ = ["BRANCHING", "CPU_FUNCTIONS", "EXACT_FUNCTIONS", "HALF_FUNCTIONS"]
+#: What makes the function of float32 x and y for one whole number y, and up to which one it gains.
+WHOLE_POWER = ("minijit.kernels.math.power", "whole_power")
+LARGEST_WHOLE_POWER = 64
+
+__all__ = [
+    "BRANCHING",
+    "CPU_FUNCTIONS",
+    "EXACT_FUNCTIONS",
+    "HALF_FUNCTIONS",
+    "LARGEST_WHOLE_POWER",
+    "WHOLE_POWER",
+]

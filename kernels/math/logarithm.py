@@ -219,6 +219,18 @@ def log2_float64(x: Value) -> Value:
 
 
 @device(FLOAT32)
+def log2_float16(x: Value) -> Value:
+    """The logarithm to base 2 for a result that is rounded to float16."""
+    return with_borders(x, log_finite(x) * LOG2_E)
+
+
+@device(FLOAT32)
+def log10_float16(x: Value) -> Value:
+    """The logarithm to base 10 for a result that is rounded to float16."""
+    return with_borders(x, log_finite(x) * LOG10_E)
+
+
+@device(FLOAT32)
 def log10_float32(x: Value) -> Value:
     """The logarithm to base 10."""
     k, logarithm = _log_medium_parts(x)

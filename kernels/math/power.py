@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from functools import cache
+from typing import Any
 
 from minijit.kernels.math.device import device
 from minijit.kernels.math.exponential import (
@@ -134,6 +135,26 @@ def power_float32(x: Value, y: Value) -> Value:
     """The power x ** y with the special cases of C99."""
     exponent = to_float64(y) * log2_medium(absolute(x))
     return _with_borders(x, y, to_float32(exp2_medium(clamp(exponent, -400.0, 400.0))))
+
+
+@cache
+def whole_power(exponent: int) -> Any:
+    """The function of float32 x and y that is x ** y for one whole number y, by products.
+
+    They are rounded to float64, which has room for them: the result is hardly more than half a unit
+    of the last place off, and beyond the exponents of float64 it is 0 or infinity in any case.
+    """
+
+    def formula(x: Value, y: Value) -> Value:
+        factor, left = to_float64(x), abs(exponent)
+        power = factor.of(1.0)
+        while left:
+            power = power * factor if left & 1 else power
+            factor, left = factor * factor, left >> 1
+        return to_float32(1.0 / power if exponent < 0 else power)
+
+    formula.__name__ = f"power_{exponent}".replace("-", "minus_")
+    return device(FLOAT32)(formula)
 
 
 @device(FLOAT64)

@@ -12,7 +12,7 @@ from tests.kernels.math.reference import library, loop
 
 EVERY = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 OPERATIONS = {"exp": np.exp, "sigmoid": minijit.lax.logistic}
-OPERATIONS |= {name: getattr(np, name) for name in ("sin", "cos", "tan")}
+OPERATIONS |= {name: getattr(np, name) for name in ("sin", "cos", "tan", "log2", "log10")}
 
 
 def units(value: np.ndarray) -> np.ndarray:
