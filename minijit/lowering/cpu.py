@@ -11,6 +11,7 @@ from minijit.lowering.cpu_loop import emit_loop
 from minijit.lowering.cpu_map import emit_map
 from minijit.lowering.cpu_positions import expand_positions
 from minijit.lowering.cpu_row import emit_row
+from minijit.lowering.cpu_short_rows import short_rows
 from minijit.lowering.kernel_ir import Kernel, Reduce
 from minijit.lowering.source import KernelSource
 
@@ -32,7 +33,10 @@ def emit_cpu(kernel: Kernel) -> KernelSource:
     if not any(isinstance(statement, Reduce) for statement in kernel.statements):
         return emit_map(_without_columns(kernel))
     lane = _lane(kernel)
-    return emit_row(kernel) if lane is None else emit_column(kernel, lane)
+    if lane is not None:
+        return emit_column(kernel, lane)
+    turned = short_rows(kernel)
+    return emit_column(kernel, len(kernel.rows) - 1, turned) if turned else emit_row(kernel)
 
 
 def _without_columns(kernel: Kernel) -> Kernel:

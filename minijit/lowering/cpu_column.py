@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from minijit.lowering.cpu_abreast import Abreast
 from minijit.lowering.cpu_emitter import UNIT_NS, CpuEmitter, cell_cost
 from minijit.lowering.cpu_reduce import Accumulation, accumulations_of
+from minijit.lowering.cpu_short_rows import SHORT_TILE, TURN_NS, short_tiles
 from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Statement, Store, Value
 from minijit.lowering.source import KernelSource, held_dtype
@@ -34,9 +35,12 @@ _AHEAD = 8
 """Columns that are prefetched ahead: a tile's part of a column is too short for the hardware's."""
 
 
-def emit_column(kernel: Kernel, lane: int) -> KernelSource:
-    """Write a kernel with reductions whose vectors run along the row dimension ``lane``."""
-    return _Column(kernel, lane).write()
+def emit_column(kernel: Kernel, lane: int, turned: Sequence[Load] = ()) -> KernelSource:
+    """Write a kernel with reductions whose vectors run along the row dimension ``lane``.
+
+    What ``turned`` loads are transposed copies of the tiles.
+    """
+    return _Column(kernel, lane, turned).write()
 
 
 class _Column:
@@ -48,8 +52,9 @@ class _Column:
     other, of which accumulators are joined after a pass.
     """
 
-    def __init__(self, kernel: Kernel, lane: int) -> None:
+    def __init__(self, kernel: Kernel, lane: int, turned: Sequence[Load]) -> None:
         self.kernel = kernel
+        self.turned = turned
         self.lane = lane
         self.emitter = CpuEmitter(kernel)
         self.cells = math.prod(kernel.cols)
@@ -76,6 +81,8 @@ class _Column:
         rows, (least, most) = self.kernel.rows, _LANES
         extent = rows[self.lane]
         loads = [s for s in self.kernel.statements if isinstance(s, Load)]
+        if self.turned:
+            return SHORT_TILE
         if any(abs(load.index.stride(self.lane)) > 1 for load in loads):
             # Every row lies in a cache line of its own, which serves several columns.
             return min(extent, least)
@@ -148,11 +155,10 @@ class _Column:
                 emitter.array(name, dtype, line)
         stages = self.staging.stages
         cost = 1 + self.cells * sum(cell_cost(s.cells) + cell_cost(s.reduces) for s in stages)
+        cost += self.cells * TURN_NS * len(self.turned)
         tile = self._tile(cost)
         emitter.statements(self.staging.launch)
-        with emitter.units(tile, merge=False) as span:
-            low, _, high = span.partition(", ")
-            emitter.writer.line(f"low, high = {span}" if high else f"low, high = 0, {low}")
+        with emitter.units(tile, merge=False) as span, self._spans(span):
             if abreast:
                 abreast.number(emitter)
             for k, stage in enumerate(stages):
@@ -165,6 +171,8 @@ class _Column:
         )
         if abreast:
             schedule += f", {abreast.count} columns abreast"
+        if self.turned:
+            schedule += f", {len(self.turned)} operands turned"
         # Columns that are taken together are work for a processor as it is: several vectors besides
         # multiply the addresses of a loop, and LLVM's time for those grows like their square.
         several = not abreast and all(self._together(stage) > 1 for stage in stages)
@@ -172,13 +180,23 @@ class _Column:
         work = cost * math.prod(kernel.rows)
         return emitter.finish(tile.units, work, schedule, self.width, interleave)
 
+    def _spans(self, span: str) -> contextlib.AbstractContextManager[None]:
+        """Write from where to where the rows of a tile go."""
+        low, _, high = span.partition(", ")
+        ends = span if high else f"0, {low}"
+        if self.turned:
+            return short_tiles(self.emitter, self.turned, ends)
+        self.emitter.writer.line(f"low, high = {ends}")
+        return contextlib.nullcontext()
+
     def _tile(self, cost: float) -> Tile:
         rows = self.kernel.rows
         order = [dim for dim in range(len(rows)) if dim != self.lane]
         wanted = int(UNIT_NS / cost) // self.width
-        outer = Tile.filled(order, rows, wanted)
+        outer = Tile.filled(order, rows, 1 if self.turned else wanted)
         extents = (*outer.extents, rows[self.lane])
-        return Tile((*order, self.lane), extents, (*outer.blocks, self.width))
+        tiles = max(wanted, 1) if self.turned else 1
+        return Tile((*order, self.lane), extents, (*outer.blocks, tiles * self.width))
 
     def _slot(self, name: str) -> str:
         return f"{name}[i{self.lane} - low]"

@@ -85,7 +85,7 @@ class CpuEmitter(Emitter):
         self.scratch: list[Scratch] = []
         self.sizes: dict[str, int] = {}
         self.collected: dict[Store, str] = {}
-        self.turned: dict[Load, str] = {}
+        self.turned: dict[Load, Callable[[], str]] = {}
         self.used_dims = {} if kernel.structured else value_dims(kernel)
         self._functions = functions_of(kernel)
         self._uses = Counter(self._functions.values())
@@ -176,7 +176,7 @@ class CpuEmitter(Emitter):
             self.writer.line(f"{self.collected[statement]} = {value}")
         elif isinstance(statement, Load) and statement in self.turned:
             buffer = self.kernel.buffers[statement.buffer]
-            value = self.held_code(buffer.dtype, self.turned[statement])
+            value = self.held_code(buffer.dtype, self.turned[statement]())
             self.writer.line(f"{statement.out.name} = {value}", buffer.name)
         else:
             super().statement(statement)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,7 +11,7 @@ from minijit.lowering.cpu_emitter import CpuEmitter
 from minijit.lowering.cpu_tile import Tile
 from minijit.lowering.kernel_ir import Kernel, Load
 
-__all__ = ["turned_loads", "turned_tile", "turned_units"]
+__all__ = ["Side", "turn", "turned_loads", "turned_tile", "turned_units"]
 
 _FEWEST = 16
 """Least extents along and across: what is left beside whole squares is copied one by one."""
@@ -68,28 +69,59 @@ def turned_units(
             writer.line(f"low{dim} = {block}*({tile.digit(position)})")
             end = f"low{dim} + {block}"
             writer.line(f"high{dim} = {end if extent % block == 0 else f'min({end}, {extent})'}")
+        sides = [
+            Side(dim, f"low{dim}", f"high{dim}", tile.blocks[position])
+            for position, dim in enumerate((across, inner), len(outer))
+        ]
         for number, load in enumerate(loads):
-            _turn(emitter, tile, load, f"turned{number}")
+            turn(emitter, load, f"turned{number}", *sides)
         with writer.block(f"for i{across} in range(low{across}, high{across}):"):
             after(len(outer) + 1)
             yield f"low{inner}, high{inner}"
 
 
-def _turn(emitter: CpuEmitter, tile: Tile, load: Load, name: str) -> None:
-    """Write the transposed copy of what one load reads in a tile."""
-    across, inner = tile.order[-2:]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a tile.
+
+    Attributes:
+        dim: The dimension along it.
+        low: Code of the first index.
+        high: Code of the one after the last.
+        most: How many there are at most.
+    """
+
+    dim: int
+    low: str
+    high: str
+    most: int
+
+
+def turn(emitter: CpuEmitter, load: Load, name: str, across: Side, inner: Side) -> None:
+    """Write the transposed copy of what one load reads in a tile, and read it there from now on."""
     dtype = emitter.kernel.buffers[load.buffer].dtype
     # An odd number of cache lines: lines of a tile are in different sets of the cache.
-    lines = math.ceil(tile.blocks[-1] * dtype.itemsize / _LINE_BYTES) | 1
+    lines = math.ceil(inner.most * dtype.itemsize / _LINE_BYTES) | 1
     pitch = lines * _LINE_BYTES // dtype.itemsize
-    emitter.array(name, dtype, pitch * tile.blocks[-2])
-    for dim in (across, inner):
-        emitter.dims[dim] = f"low{dim}"
+    emitter.array(name, dtype, pitch * across.most)
+    for side in (across, inner):
+        emitter.dims[side.dim] = side.low
     first = emitter.index(load.index)
-    for dim in (across, inner):
-        emitter.dims[dim] = f"i{dim}"
-    counts = ", ".join(f"high{dim} - low{dim}" for dim in (across, inner))
-    stride = load.index.stride(inner)
+    for side in (across, inner):
+        emitter.dims[side.dim] = f"i{side.dim}"
+    counts = ", ".join(
+        side.high if side.low == "0" else f"{side.high} - {side.low}" for side in (across, inner)
+    )
+    stride = load.index.stride(inner.dim)
     code = f"{name}, {pitch}, b{load.buffer}, {first}, {stride}, {counts}"
     emitter.writer.line(f"{emitter.helper('turn')}({code})")
-    emitter.turned[load] = f"{name}[{pitch}*(i{across} - low{across}) + i{inner} - low{inner}]"
+
+    def place() -> str:
+        line, element = (
+            emitter.dims[side.dim] if side.low == "0" else f"{emitter.dims[side.dim]} - {side.low}"
+            for side in (across, inner)
+        )
+        line = line if across.low == "0" else f"({line})"
+        return f"{name}[{pitch}*{line} + {element}]"
+
+    emitter.turned[load] = place
