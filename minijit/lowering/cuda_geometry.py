@@ -18,6 +18,7 @@ from minijit.lowering.cuda_launch import (
     unrolled_lanes,
 )
 from minijit.lowering.cuda_lead import Lead, find_lead
+from minijit.lowering.cuda_vectors import gathers_runs
 from minijit.lowering.kernel_ir import Kernel, Load, Map, Reduce, Store
 from minijit.lowering.source import held_dtype
 from minijit.lowering.stages import (
@@ -163,7 +164,7 @@ def _chunk(kernel: Kernel, lead: Lead | None, most: int) -> int:
         for access in accesses(kernel)
         if access.index.stride(inner) == 1 and (isinstance(access, Store) or access.guard is None)
     ]
-    if not sizes:
+    if not sizes or gathers_runs(kernel, inner):
         return 1
     chunk = math.gcd(VECTOR_BYTES // min(sizes), kernel.cols[-1], 0 if lead is None else lead.step)
     while chunk > most:

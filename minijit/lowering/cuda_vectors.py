@@ -6,9 +6,9 @@ import math
 
 from minijit.graph.index import Affine
 from minijit.lowering.cuda_launch import SECTOR_BYTES, VECTOR_BYTES
-from minijit.lowering.kernel_ir import Guard, Kernel, Load, Store, Value
+from minijit.lowering.kernel_ir import Gather, Guard, Kernel, Load, Store, Value
 
-__all__ = ["map_chunk", "uniform_guards", "whole_vectors"]
+__all__ = ["gathers_runs", "map_chunk", "uniform_guards", "whole_vectors"]
 
 _REGISTER_BYTES = 256
 
@@ -62,6 +62,18 @@ def _is_uniform(
     return _is_multiple(index, inner, chunk) and all(bound % chunk == 0 for bound in asked)
 
 
+def gathers_runs(kernel: Kernel, inner: int) -> bool:
+    """Whether a gather takes neighbours along dimension ``inner`` from neighbouring places.
+
+    They are read one by one: threads that are neighbours have to read them side by side.
+    """
+    return any(
+        0 < abs(s.index.stride(inner)) * kernel.buffers[s.buffer].dtype.itemsize < SECTOR_BYTES
+        for s in kernel.statements
+        if isinstance(s, Gather)
+    )
+
+
 def map_chunk(kernel: Kernel) -> int:
     """Return how many neighbours make whole vectors of contiguous buffers; 1 for none.
 
@@ -69,6 +81,8 @@ def map_chunk(kernel: Kernel) -> int:
     threads of a warp would read it far from each other, and ask for its sectors again and again.
     """
     inner = len(kernel.rows) - 1
+    if gathers_runs(kernel, inner):
+        return 1
     accesses = [s for s in kernel.statements if isinstance(s, Load | Store)]
     sizes = {s: kernel.buffers[s.buffer].dtype.itemsize for s in accesses}
     unit = [s for s in accesses if s.index.stride(inner) == 1]

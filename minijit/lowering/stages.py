@@ -186,7 +186,7 @@ class _Choice:
             max(flops, default=0) > EXPENSIVE_FLOPS
             or sum(flops) > CHEAP_FLOPS
             or loads > CHEAP_LOADS
-            or (self._keep_loads and isinstance(self.defined[value], Load))
+            or (self._keep_loads and isinstance(self.defined[value], Load | Gather))
         )
         if not expensive:
             return False

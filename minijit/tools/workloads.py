@@ -41,8 +41,9 @@ class Workload:
         return self.inputs(np.random.default_rng(0))
 
     def reference(self, inputs: tuple[HostArray, ...]) -> tuple[HostArray, ...]:
-        """Return what NumPy computes in float64."""
-        return as_tuple(self.function(np, *(x.astype(np.float64) for x in inputs)))
+        """Return what NumPy computes, of floats in float64."""
+        wide = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs)
+        return as_tuple(self.function(np, *wide))
 
 
 def as_tuple(outputs: Any) -> tuple[Any, ...]:
@@ -229,6 +230,19 @@ def power_law(xp: Any, x: Array) -> Array:
     return 0.7 * x**2.4 + 0.1
 
 
+def embedding(xp: Any, table: Array, words: Array, weight: Array) -> Array:
+    """The vectors of words from a table, each divided by its root mean square."""
+    rows = table[words]
+    return rows / xp.sqrt(xp.mean(rows * rows, axis=-1, keepdims=True) + 1e-6) * weight
+
+
+def label_loss(xp: Any, scores: Array, labels: Array) -> Array:
+    """Cross-entropy of a softmax over scores, of the label of each row."""
+    shifted = scores - xp.max(scores, axis=-1, keepdims=True)
+    logarithms = shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+    return -xp.take_along_axis(logarithms, labels[:, None], axis=-1)[:, 0]
+
+
 def where_largest(xp: Any, x: Array) -> Array:
     """The place of the largest of each row."""
     return xp.argmax(x, axis=-1)
@@ -253,6 +267,18 @@ def positive(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[
     return lambda rng: tuple(
         rng.random(shape, dtype=np.float32) + np.float32(0.5) for shape in shapes
     )
+
+
+def taken(
+    table: tuple[int, ...], count: int, *others: tuple[int, ...], axis: int = 0
+) -> Callable[[np.random.Generator], tuple[HostArray, ...]]:
+    """Return what makes a table, so many int32 positions along one of its axes, and more arrays."""
+
+    def make(rng: np.random.Generator) -> tuple[HostArray, ...]:
+        positions = rng.integers(0, table[axis], count, dtype=np.int32)
+        return (*normal(table)(rng), positions, *normal(*others)(rng))
+
+    return make
 
 
 def _adam_inputs(rng: np.random.Generator) -> tuple[HostArray, ...]:

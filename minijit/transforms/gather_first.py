@@ -19,12 +19,17 @@ from minijit.transforms.rewrite import substituted
 
 __all__ = ["counted_along", "gather_first"]
 
+_CHEAP_FLOPS = 4
+"""An operation of no more is done twice rather than stored."""
+_FEW = 8
+"""Of so many elements one is computed twice, whatever it takes."""
+
 
 def gather_first(jaxpr: Jaxpr) -> Jaxpr:
     """Return ``jaxpr`` with gathers moved in front of elementwise operations and broadcasts.
 
-    They move where nothing else needs all elements, and where they take no more than there are.
-    What takes every element of an array at its own place is a broadcast, and no gather.
+    They move where they take no more than there are, and where that is cheap if others need all
+    elements as well. What takes every element at its own place is a broadcast, and no gather.
 
     Before: ``c = sub a b; d = gather[axes=(1,)] c i``; after: ``e = gather[axes=(1,)] a i;
     f = gather[axes=(1,)] b i; d = sub e f``. What is no longer needed is left to others.
@@ -90,7 +95,7 @@ class _Mover:
         if dims is not None:
             return self._put(eqn, broadcast_in_dim_p, (operand,), own, shape=shape, dims=dims)
         source = self.definitions.get(operand) if isinstance(operand, Var) else None
-        if source is not None and self._is_needed_here(source, shape):
+        if source is not None and self._moves(source, shape):
             if source.primitive is not broadcast_in_dim_p:
                 taken = tuple(
                     self._take(eqn, atom, places) if atom.aval.shape else atom
@@ -140,24 +145,24 @@ class _Mover:
         self.eqns.append(JaxprEqn(primitive, operands, (out,), params, eqn.source))
         return out
 
-    def _is_needed_here(self, source: JaxprEqn, shape: tuple[int, ...]) -> bool:
-        """Whether nothing but gathers needs the result of ``source``, and they take no more."""
+    def _moves(self, source: JaxprEqn, shape: tuple[int, ...]) -> bool:
+        """Whether a gather of elements in ``shape`` moves in front of what computes its operand.
+
+        Not where that is stored for another reason, or more is taken than there is. What others
+        need as well is computed again if that is cheap: else it would be stored for the gather.
+        """
         if source.primitive is not broadcast_in_dim_p and source.primitive.scalar is None:
             return False
         (var,) = source.outvars
-        if var in self.results or math.prod(shape) > var.aval.size:
+        size = var.aval.size
+        if var in self.results or math.prod(shape) > size:
             return False
-        taken = 0
-        for user in self.users[var]:
-            if user in self.passed:
-                continue
-            if user.primitive.kind is not Kind.GATHER or var in user.invars[1:]:
-                return False
-            taken += user.outvars[0].aval.size
-        if taken > var.aval.size:
-            return False
-        self.passed.add(source)
-        return True
+        users = [user for user in self.users[var] if user not in self.passed]
+        gathers = all(u.primitive.kind is Kind.GATHER and u.invars[0] is var for u in users)
+        if gathers and sum(user.outvars[0].aval.size for user in users) <= size:
+            self.passed.add(source)
+            return True
+        return source.primitive.flops <= _CHEAP_FLOPS or _FEW * math.prod(shape) <= size
 
     def _own_places(self, operand: Atom, places: _Places) -> tuple[int, ...] | None:
         """Return the axis of the result that each axis of ``operand`` is; None if it is gathered.

@@ -11,6 +11,7 @@ import pytest
 import minijit
 import minijit.numpy as jnp
 from minijit import lax
+from minijit.debug import kernel_report
 from tests.conftest import Device
 
 RNG = np.random.default_rng(7)
@@ -226,3 +227,17 @@ def test_many_threads_read_one_table(device: Device) -> None:
     words = RNG.integers(0, 37, 100_003)
     got = minijit.jit(lambda x, i: x[i, 3] * 2)(device.put(X), device.put(words))
     np.testing.assert_array_equal(device.get(got), X[words, 3] * 2)
+
+
+@pytest.mark.parametrize("columns", [32, 100, 128])
+def test_rows_are_read_side_by_side_and_once_on_cuda(columns: int) -> None:
+    table = RNG.normal(size=(300, columns)).astype(np.float32)
+
+    def normalised(table: Any, words: Any) -> Any:
+        rows = table[words]
+        return rows / np.sqrt((rows * rows).mean(axis=-1, keepdims=True))
+
+    words = RNG.permutation(300)
+    for function in (normalised, lambda table, words: table[words] * 2):
+        (kernel,) = kernel_report(function, table, words).kernels
+        assert kernel.l1_bytes <= 1.3 * kernel.fewest_bytes

@@ -27,7 +27,12 @@ LABELS = RNG.integers(0, 30, 40)
 
 def optimized(function: Callable[..., Any], args: tuple[Any, ...]) -> Jaxpr:
     names = [f"x{n}" for n in range(len(args))]
-    traced = trace_function(lambda ts: [function(*ts)], list(map(abstractify, args)), names, "f")
+
+    def flat(tracers: list[Any]) -> list[Any]:
+        result = function(*tracers)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    traced = trace_function(flat, list(map(abstractify, args)), names, "f")
     jaxpr = optimize(traced.jaxpr)
     check_jaxpr(jaxpr)
     return jaxpr
@@ -59,8 +64,9 @@ KEPT: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str, int]] = {
     "needed-elsewhere": (
         lambda x, i: np.exp(x)[i].sum() + np.exp(x).sum(), (X, ROWS), "exp", 40 * 30,
     ),
-    "a-result": (lambda x, i: (lambda e: jnp.stack([e[i[0]], e[1]]) + e[:2])(np.exp(x)),
-                 (X, ROWS), "exp", 40 * 30),
+    "needed-in-another-gather-of-all": (
+        lambda x, i: np.exp(x)[i].sum() + np.exp(x)[np.tile(i, 9)].sum(), (X, ROWS), "exp", 40 * 30,
+    ),
     "positions": (lambda t, i: t[np.abs(i)], (BIAS, ROWS % 30), "abs", 7),
 }  # fmt: skip
 
@@ -75,6 +81,14 @@ def test_computed_for_as_many(name: str, device: Device) -> None:
     got = device.get(minijit.jit(function)(*map(device.put, args)))
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_a_result_is_read_where_it_is() -> None:
+    def both(x: Any, i: Any) -> Any:
+        e = np.exp(x)
+        return e, e[i[:2]]
+
+    assert sizes(optimized(both, (X, ROWS)), "exp") == [40 * 30]
 
 
 def test_every_element_at_its_own_place_is_no_gather() -> None:
@@ -132,3 +146,23 @@ def make_plain(function: Callable[..., Any]) -> Jaxpr:
     """The program as it is traced, in which the array library scatters."""
     avals = list(map(abstractify, (X, LABELS, X[:, 0])))
     return trace_function(lambda ts: [function(*ts)], avals, ["x", "i", "v"], "f").jaxpr
+
+
+def test_what_is_cheap_is_computed_again() -> None:
+    def loss(scores: Any, labels: Any) -> Any:
+        shifted = scores - scores.max(axis=-1, keepdims=True)
+        logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        return -np.take_along_axis(logs, labels[:, None], -1)[:, 0]
+
+    function = minijit.jit(loss)
+    assert len(function.lower(X, LABELS).compile().kernels()) == 1
+    np.testing.assert_allclose(function(X, LABELS), loss(X, LABELS), rtol=1e-5)
+
+
+def test_few_are_computed_again_whatever_it_takes() -> None:
+    function = minijit.jit(lambda x, i: (np.exp(x)[i].sum(1), np.exp(x).sum(0)))
+    jaxpr = optimized(lambda x, i: np.exp(x)[i].sum() + np.exp(x).sum(), (X, ROWS[:2]))
+    assert sorted(sizes(jaxpr, "exp")) == [2 * 30, 40 * 30]
+    few, whole = function(X, ROWS[:2])
+    np.testing.assert_allclose(few, np.exp(X)[ROWS[:2]].sum(1), rtol=1e-5)
+    np.testing.assert_allclose(whole, np.exp(X).sum(0), rtol=1e-5)
