@@ -35,7 +35,8 @@ def combined(xp: Any, x: Any, places: tuple[Any, ...], updates: Any, how: str) -
         keys = _keys(xp, result, how)
         getattr(xp, how).at(keys, places, _keys(xp, updates, how))
         result = _flipped(keys).view(wide)
-    return result.astype(x.dtype, copy=False)
+    with np.errstate(over="ignore"):  # a sum beyond float16 is infinite
+        return result.astype(x.dtype, copy=False)
 
 
 def _keys(xp: Any, x: Any, how: str) -> Any:

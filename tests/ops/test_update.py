@@ -207,3 +207,10 @@ def test_narrow_floats_are_summed_in_wider_ones(device: Device) -> None:
     got = device.get(count(device.put(np.full(5000, 1))))
     assert got.dtype == np.float16
     np.testing.assert_array_equal(got, [0, 5000, 0])
+
+
+def test_a_sum_beyond_float16_is_infinite(device: Device) -> None:
+    x = np.array([60_000, 1], np.float16)
+    f = minijit.jit(lambda x, i: x.at[i].add(x))
+    got = device.get(f(device.put(x), device.put(np.array([0, 1]))))
+    np.testing.assert_array_equal(got, np.array([np.inf, 2], np.float16))
