@@ -136,16 +136,17 @@ class LoopProduct:
 class _Change(enum.IntEnum):
     """How a value in a body comes about."""
 
-    FIXED = 0  # the same at every step
-    TAKEN = 1  # a view of an array that the loop takes apart
-    COMPUTED = 2
+    NUMBER = 0  # one number, repeated: in no memory
+    FIXED = 1  # the same at every step
+    TAKEN = 2  # a view of an array that the loop takes apart
+    COMPUTED = 3
 
 
 def loop_products(eqn: JaxprEqn) -> list[LoopProduct]:
     """Return the products that a loop or a branch does, in loops inside it too.
 
     Raises:
-        Blocked: both factors of a product change.
+        Blocked: both factors of a product change, or one is a number repeated.
     """
     looped = eqn.primitive.kind is Kind.LOOP
     found: list[LoopProduct] = []
@@ -175,20 +176,25 @@ def _in_body(
     known: dict[Var, _Change] = dict(zip(body.invars, inputs, strict=True))
 
     def change(atom: Atom) -> _Change:
-        return _Change.FIXED if isinstance(atom, Literal) else known.get(atom, _Change.FIXED)
+        return _Change.NUMBER if isinstance(atom, Literal) else known.get(atom, _Change.FIXED)
 
     for inner in body.eqns:
         changes = [change(atom) for atom in inner.invars]
         most = max(changes, default=_Change.FIXED)
-        if most is _Change.TAKEN and inner.primitive.kind is not Kind.VIEW:
-            most = _Change.COMPUTED
+        if inner.primitive.kind is not Kind.VIEW:
+            most = max(most, _Change.FIXED) if most is not _Change.TAKEN else _Change.COMPUTED
         known.update((var, most) for var in inner.outvars)
         if inner.primitive.kind in (Kind.LOOP, Kind.BRANCH):
             deeper = looped or inner.primitive.kind is Kind.LOOP
             for inside, bound in _bodies(inner):
-                own = [max(own, change(atom)) for atom, own in bound]
+                own = [
+                    change(atom) if own is _Change.FIXED else max(own, change(atom))
+                    for atom, own in bound
+                ]
                 yield from _in_body(eqn, inside, own, deeper)
         elif inner.primitive.contraction is not None:
+            if _Change.NUMBER in changes:
+                raise Blocked(eqn, f"a factor of a {inner.primitive.name} is one number, repeated")
             if _Change.FIXED not in changes:
                 raise Blocked(eqn, f"both factors of a {inner.primitive.name} change at each step")
             changing = max(changes)

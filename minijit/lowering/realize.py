@@ -62,12 +62,7 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
                 uses[atom].append((position, eqn))
     results = {atom for atom in program.jaxpr.outvars if isinstance(atom, Var)}
     fanout = _fanouts(program, uses, results, eager)
-    whole = {
-        seen_through(var, program.definition)
-        for eqn in eqns
-        if _structured(eqn) or eqn.primitive.kind is Kind.GATHER
-        for var in read_whole(eqn)
-    }
+    whole = _read_as_wholes(program)
     nodes: dict[Var, None] = {}
     flops: dict[Var, int] = {}
     reads: dict[Var, frozenset[Var]] = {}
@@ -97,6 +92,20 @@ def realize(program: Program, blocked: frozenset[int], most_reads: int = 255) ->
                 nodes[var] = None
     in_order = sorted(nodes, key=lambda node: program.position[node])
     return Realized(tuple(in_order), eager, views)
+
+
+def _read_as_wholes(program: Program) -> set[Var]:
+    """Return what has to be in memory since an element of another value reads many of it."""
+    found: set[Var] = set()
+    for eqn in program.jaxpr.eqns:
+        if _structured(eqn) or eqn.primitive.kind is Kind.GATHER:
+            for var in read_whole(eqn):
+                source = seen_through(var, program.definition)
+                if isinstance(source, Var):
+                    found.add(source)
+                elif _structured(eqn):  # one number, repeated, is a matrix in memory
+                    found.add(var)
+    return found
 
 
 def _structured(eqn: JaxprEqn) -> bool:

@@ -378,6 +378,26 @@ def test_what_no_kernel_multiplies_says_why(name: str, device: Device) -> None:
     assert loop.how.partition(";")[0] == f"driven by the host: {why}"
 
 
+def _half_everywhere() -> Any:
+    return jnp.broadcast_to(jnp.asarray(np.float32(0.5)), (8, 8))
+
+
+@pytest.mark.parametrize("where", ["outside", "in a step", "around"])
+def test_one_number_is_a_matrix(where: str, device: Device) -> None:
+    def steps(h: Any, xs: Any) -> Any:
+        if where == "outside":
+            return elman(h, _half_everywhere(), xs)
+        if where == "in a step":
+            return lax.scan(lambda h, x: (jnp.tanh(h @ _half_everywhere() + x), None), h, xs)[0]
+        return lax.scan(lambda h, x: (elman(h, _half_everywhere(), x[None]), None), h, xs)[0]
+
+    h, xs = draw(2, 8), draw(3, 8)
+    got = device.get(minijit.jit(steps)(device.put(h), device.put(xs)))
+    for x in xs:
+        h = np.tanh(h @ np.full((8, 8), 0.5, np.float32) + x)
+    np.testing.assert_allclose(got, h, rtol=1e-5, atol=1e-6)
+
+
 def test_large_matrices_are_the_librarys(device: Device) -> None:
     most = get_backend(device.name).most_matrix_bytes
     n = int((most // 4) ** 0.5) + 1

@@ -132,6 +132,11 @@ def test_one_kernel() -> None:
     assert len(kernels) == 1
 
 
+def test_one_number_is_not_stored_to_gather_from_it() -> None:
+    function = minijit.jit(lambda x, i: np.zeros_like(x)[i] + 1)
+    assert len(function.lower(X, ROWS).compile().kernels()) == 1
+
+
 def test_what_is_gathered_from_is_stored_first() -> None:
     function = minijit.jit(lambda x, i: np.exp(x)[i] + 1)
     assert len(function.lower(X, ROWS).compile().kernels()) == 2
