@@ -11,9 +11,9 @@ import numpy as np
 if TYPE_CHECKING:
     from minijit.graph.aval import ShapedArray
     from minijit.graph.device_kernel import DeviceKernel
+    from minijit.graph.few_rows import FewRows
     from minijit.lowering.kernel_ir import Kernel
     from minijit.lowering.source import KernelSource
-    from minijit.transforms.few_rows import FewRows
 
 __all__ = ["Backend", "Binary", "Build", "Custom", "Launcher", "Support", "load_source"]
 

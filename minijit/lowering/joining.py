@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import JaxprEqn, Var
 from minijit.lowering.groups import Group, Member
 from minijit.lowering.nodes import Node, row_extents
-from minijit.transforms.few_rows import FewRows
 
 __all__ = ["Draft", "Fit"]
 

@@ -16,12 +16,12 @@ import operator
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Sequence, Set
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import JaxprEqn, Var, has_effect
 from minijit.lowering.demand import Program
 from minijit.lowering.groups import Group, Member, Partition, Refusal
 from minijit.lowering.joining import Draft
 from minijit.lowering.nodes import Node, Nodes, find_nodes
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.lanes import together
 
 __all__ = ["Group", "Member", "Partition", "Refusal", "partition"]

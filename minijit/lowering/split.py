@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.few_rows import FewRows
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Var
 from minijit.lowering.coalesce import coalesce
@@ -30,7 +31,6 @@ from minijit.lowering.kernel_ir import (
 )
 from minijit.lowering.lower import Lowered
 from minijit.lowering.stages import accesses, operands, reads_along_rows, stage_kernel
-from minijit.transforms.few_rows import FewRows
 
 __all__ = ["is_tall", "split_columns", "split_reduction"]
 

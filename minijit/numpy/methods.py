@@ -69,7 +69,7 @@ methods.update(
         for name, remedy in {
             "fill": _IN_PLACE + "write minijit.numpy.full_like(x, value)",
             "sort": _IN_PLACE + "write minijit.numpy.sort(x)",
-            "partition": _IN_PLACE + "and sorting is not part of this release",
+            "partition": _IN_PLACE + "write minijit.numpy.sort(x)",
             "put": _IN_PLACE + "write x.at[index].set(values)",
             "itemset": _IN_PLACE + "write x.at[index].set(value)",
             "resize": _IN_PLACE + "write x.reshape(shape), or minijit.numpy.pad",

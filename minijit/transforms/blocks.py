@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Atom, JaxprEqn
 from minijit.graph.trace import bind, trace_function
 from minijit.ops.axes import place_without, shifted
@@ -19,7 +20,6 @@ from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.select import where
 from minijit.ops.shape import reshape
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.inline import spliced
 
 __all__ = ["Cut", "added", "cut_few_rows", "elements", "in_blocks", "made_of", "within"]

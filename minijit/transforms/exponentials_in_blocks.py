@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.trace import bind
 from minijit.ops.promote import broadcast_in_dim_p, convert
@@ -26,7 +27,6 @@ from minijit.ops.select import where
 from minijit.ops.shape import expand_dims
 from minijit.ops.transcendental import exp
 from minijit.transforms.blocks import Cut, added, cut_few_rows, in_blocks, made_of
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 from minijit.transforms.simplify import simplify
 

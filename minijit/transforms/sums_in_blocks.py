@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.primitive import Kind
 from minijit.graph.trace import bind
@@ -38,7 +39,6 @@ from minijit.transforms.blocks import (
     made_of,
     within,
 )
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 from minijit.transforms.simplify import simplify
 

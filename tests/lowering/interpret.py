@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.index import Affine
 from minijit.graph.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijit.graph.layout import Layout
@@ -36,7 +37,6 @@ from minijit.lowering.kernel_ir import (
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import Partition, partition
 from minijit.lowering.split import split_reduction
-from minijit.transforms.few_rows import FewRows
 
 __all__ = ["Memory", "run_kernel", "run_program"]
 

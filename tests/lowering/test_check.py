@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minijit.graph.few_rows import FewRows
 from minijit.graph.index import Affine
 from minijit.lowering.check import KernelError, check_kernel
 from minijit.lowering.demand import Program
@@ -15,7 +16,6 @@ from minijit.lowering.kernel_ir import Kernel, Level, Load, Map, Reduce, Role, S
 from minijit.lowering.lower import lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
-from minijit.transforms.few_rows import FewRows
 from tests.transforms.random_programs import trace
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import minijit.numpy as jnp
+from minijit.graph.few_rows import FewRows
 from minijit.graph.layout import Layout
 from minijit.lowering import partition
 from minijit.lowering.demand import Program
 from minijit.lowering.kernel_ir import Level, Load, Reduce, Store
 from minijit.lowering.lower import lower_group
 from minijit.runtime.pipeline import optimize
-from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import run_program
 from tests.transforms.random_programs import assert_equal, random_program, trace
 

@@ -11,12 +11,12 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Jaxpr
 from minijit.graph.tree import flatten
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import Group, Partition, partition
 from minijit.runtime.pipeline import optimize
-from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import run_program
 from tests.transforms.random_programs import trace
 

@@ -9,6 +9,7 @@ import pytest
 
 import minijit
 import minijit.numpy as jnp
+from minijit.graph.few_rows import FewRows
 from minijit.graph.layout import Layout
 from minijit.lowering import split
 from minijit.lowering.check import check_kernel
@@ -16,7 +17,6 @@ from minijit.lowering.demand import Program
 from minijit.lowering.lower import Lowered, lower_group
 from minijit.lowering.partition import partition
 from minijit.runtime.pipeline import optimize
-from minijit.transforms.few_rows import FewRows
 from tests.lowering.interpret import Memory, run_kernel
 from tests.transforms.random_programs import trace
 

@@ -120,7 +120,7 @@ METHODS = {
     "view": (np.int32,),
     "tobytes": (),
     "get": (),
-    "argsort": (),
+    "partition": (1,),
 }
 
 

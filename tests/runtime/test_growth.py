@@ -15,12 +15,12 @@ import pytest
 import minijit.numpy as jnp
 from minijit.backends.base import Backend
 from minijit.backends.registry import get_backend
+from minijit.graph.few_rows import FewRows
 from minijit.graph.tree import flatten
 from minijit.lowering.demand import Program
 from minijit.lowering.partition import partition
 from minijit.runtime import pipeline
 from minijit.runtime.placement import layout_of
-from minijit.transforms.few_rows import FewRows
 from tests.transforms.random_programs import trace
 
 SQUARE = np.linspace(-1, 1, 36, dtype=np.float32).reshape(6, 6)

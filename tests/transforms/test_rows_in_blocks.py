@@ -13,11 +13,11 @@ import minijit
 from minijit.debug import kernel_report
 from minijit.graph.check import check_jaxpr
 from minijit.graph.evaluate import evaluate
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Jaxpr
 from minijit.runtime.pipeline import optimize
 from minijit.tools import workloads
 from minijit.transforms.exponentials_in_blocks import exponentials_in_blocks
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.sums_in_blocks import sums_in_blocks
 
 RANDOM = np.random.default_rng(11)

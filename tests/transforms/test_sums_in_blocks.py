@@ -12,9 +12,9 @@ import minijit
 from minijit.api import load_operations
 from minijit.graph.check import check_jaxpr
 from minijit.graph.evaluate import evaluate
+from minijit.graph.few_rows import FewRows
 from minijit.graph.jaxpr import Jaxpr
 from minijit.transforms import sums_in_blocks as module
-from minijit.transforms.few_rows import FewRows
 from minijit.transforms.inline import inline_calls
 from minijit.transforms.simplify import simplify
 from minijit.transforms.sums_in_blocks import sums_in_blocks

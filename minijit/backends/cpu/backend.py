@@ -20,8 +20,8 @@ from minijit.backends.cpu.loader import Code, load_object, processor
 from minijit.backends.cpu.memory import empty, expect, is_small
 from minijit.backends.cpu.native import launch_path
 from minijit.backends.environment import compilers
+from minijit.graph.few_rows import FewRows
 from minijit.graph.interrupts import uninterrupted
-from minijit.transforms.few_rows import FewRows
 
 if TYPE_CHECKING:
     from minijit.lowering.cpu_launch import CpuLaunch

@@ -17,8 +17,8 @@ from minijit.backends.environment import compilers
 from minijit.graph.aval import ShapedArray
 from minijit.graph.device_kernel import DeviceKernel
 from minijit.graph.events import emit
+from minijit.graph.few_rows import FewRows
 from minijit.graph.interrupts import uninterrupted
-from minijit.transforms.few_rows import FewRows
 
 if TYPE_CHECKING:
     from minijit.lowering.cuda_launch import CudaLaunch
