@@ -69,7 +69,8 @@ def test_reductions_of_float_and_int(monoid: str, axis: int) -> None:
         build = Builder((50,), (577,))
         x = build.load([577, 1] if axis == 1 else [1, 50], dtype)
         build.store(build.reduce(monoid, build.convert(x, wide)), [1])
-        check(build.kernel())
+        # Sums of 577 such numbers in float32 are off by up to 2.4e-5 here, NumPy's by 6.7e-5.
+        check(build.kernel(), tolerance=3e-5 if wide is F32 else 1e-5)
 
 
 @pytest.mark.parametrize("cols", [600, 602])

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 import minijit
 from minijit.backends.frontend import Toolkit, kernel_function
 from minijit.backends.frontend.statements import Function
-from minijit.extend import elementwise, plain
+from minijit.extend import elementwise, plain, scope
 from tests.conftest import Device
 
 TOOLKIT = Toolkit(types, intrinsic)
@@ -220,14 +220,15 @@ _numbers = itertools.count()
 def test_scalar_functions_of_users_give_what_numba_gives(device: Device, name: str) -> None:
     x = np.array([0, 1, 3, 7, -2.5])
     scalar = FUNCTIONS[name]
-    operation = elementwise(
-        f"device_function_{next(_numbers)}",
-        doc="One of this module.",
-        scalar=plain(scalar),
-        dtypes=np.exp,
-        eager=lambda xp, x: x,
-    )
-    got = device.get(minijit.jit(lambda x: operation(x))(device.put(x)))
+    with scope():
+        operation = elementwise(
+            f"device_function_{next(_numbers)}",
+            doc="One of this module.",
+            scalar=plain(scalar),
+            dtypes=np.exp,
+            eager=lambda xp, x: x,
+        )
+        got = device.get(minijit.jit(lambda x: operation(x))(device.put(x)))
     function = numba.njit(scalar)
     np.testing.assert_allclose(got, [function(each) for each in x], rtol=1e-15)
 
