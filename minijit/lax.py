@@ -269,7 +269,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     extents = abstractify(operand).shape
     for axis, (low, high, between) in enumerate(padding_config):
         if between:
-            operand = _spread(operand, padding_value, axis, between)
+            operand = join.spread(operand, padding_value, axis, between)
         if low < 0 or high < 0:
             extent = abstractify(operand).shape[axis]
             start, stop = -np.minimum(low, 0), extent + np.minimum(high, 0)
@@ -279,18 +279,6 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     low_high = [[int(np.maximum(width, 0)) for width in triple[:2]] for triple in padding_config]
     lows, highs = [pair[0] for pair in low_high], [pair[1] for pair in low_high]
     return join.pad(operand, padding_value, lows, highs)
-
-
-def _spread(operand: Any, value: Any, axis: int, between: int) -> Any:
-    """Put ``between`` values between neighbours along ``axis``."""
-    extents = abstractify(operand).shape
-    before, extent, after = extents[:axis], extents[axis], extents[axis + 1 :]
-    wide = expand_dims(operand, (axis + 1,))
-    widths = [0] * (len(extents) + 1)
-    widths[axis + 1] = between
-    wide = join.pad(wide, value, [0] * len(widths), widths)
-    wide = reshape(wide, (*before, extent * (between + 1), *after))
-    return slice_in_dim(wide, 0, -between, 1, axis)
 
 
 # creation

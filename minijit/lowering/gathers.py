@@ -23,7 +23,7 @@ class Gathered:
         index: Of its element. Each gathered axis is a dimension of its own, numbered with the
             steps of loops, whose value is a position.
         positions: The operands that hold them, with the index of each.
-        dims: The dimension of each; an axis of extent one does not use it.
+        dims: The dimension of each.
     """
 
     operand: Atom

@@ -208,7 +208,7 @@ class StatementWriter:
             # It is repeated along the gathered axes: whatever the positions say, it is this one.
             return self.operand(source, at, ())
         place = self._place(source, at)
-        # An axis of extent one has no stride: there is one place, whatever the position says.
+        # Along an axis on which a view repeats it there is no stride, whatever the position says.
         strides = {n: s for n, dim in enumerate(gathered.dims) if (s := place.index.stride(dim))}
         known = (term for term in place.index.terms if term[0] not in gathered.dims)
         index = Affine(place.index.offset, tuple(known))

@@ -11,7 +11,15 @@ from minijit.ops.axes import inserted, place_without, shifted
 from minijit.ops.promote import broadcast_in_dim_p, convert
 from minijit.ops.shape import move_axis
 
-__all__ = ["Dim", "batch_elementwise", "batch_reduction", "batch_size", "own_shape", "with_batch"]
+__all__ = [
+    "Dim",
+    "batch_along",
+    "batch_elementwise",
+    "batch_reduction",
+    "batch_size",
+    "own_shape",
+    "with_batch",
+]
 
 Dim = int | None
 """Which axis of an array is the batch; None where it has none, being the same for all."""
@@ -73,3 +81,12 @@ def batch_reduction(
     axes = shifted(axes, dim)
     result = bind(primitive, operand, axes=axes, **params)
     return result, place_without(dim, axes)
+
+
+def batch_along(
+    primitive: Primitive, dims: Sequence[Dim], operand: Any, axis: int
+) -> tuple[Any, int]:
+    """Apply a primitive that goes along an axis, and keeps it, to each element of a batch."""
+    (dim,) = dims
+    assert dim is not None
+    return bind(primitive, operand, axis=axis + (axis >= dim)), dim

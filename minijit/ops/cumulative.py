@@ -9,6 +9,7 @@ import numpy as np
 from minijit.graph.aval import ShapedArray
 from minijit.graph.primitive import LINEAR, UNDECLARED, JvpRule, Primitive, Rule
 from minijit.graph.trace import bind
+from minijit.ops.batching import batch_along
 from minijit.ops.create import full
 from minijit.ops.library import library
 from minijit.ops.scan import scan
@@ -52,8 +53,7 @@ def _running(name: str, doc: str, jvp: JvpRule, transpose: Rule = UNDECLARED) ->
             return getattr(xp, name)(operand, axis=axis, dtype=operand.dtype)
 
     def batch(dims: tuple[int], operand: Any, *, axis: int) -> tuple[Any, int]:
-        (dim,) = dims
-        return bind(primitive, operand, axis=axis + (axis >= dim)), dim
+        return batch_along(primitive, dims, operand, axis)
 
     rules: dict[str, Any] = {"jvp": jvp, "transpose": transpose, "batch": batch}
     primitive = library(name, eager, _same_shape, doc, **rules)

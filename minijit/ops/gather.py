@@ -6,7 +6,7 @@ A gather is fused into what needs it; a scatter is done by the array library, to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
 from minijit.ops.axes import place_without
 from minijit.ops.batching import Dim, batch_size, with_batch
-from minijit.ops.binary import add
+from minijit.ops.binary import add, maximum, minimum
 from minijit.ops.combining import combined
 from minijit.ops.compare import equal
 from minijit.ops.create import iota, zeros
@@ -45,9 +45,9 @@ def _gather_aval(operand: ShapedArray, *positions: ShapedArray, axes: Axes, at: 
 
 def _gather_eager(xp: Any, operand: Any, *positions: Any, axes: Axes, at: int) -> Any:
     moved = with_axes_first(xp, xp.asarray(operand), axes)
-    taken = xp.asarray(moved[tuple(map(xp.asarray, positions))])
+    elements = xp.asarray(moved[tuple(map(xp.asarray, positions))])
     rank = np.ndim(positions[0])
-    return xp.moveaxis(taken, range(rank), range(at, at + rank))
+    return xp.moveaxis(elements, range(rank), range(at, at + rank))
 
 
 def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
@@ -115,10 +115,8 @@ def taken(x: Any, places: Sequence[Any], axes: Axes, at: int) -> Any:
         return bind(gather_p, x, *places, axes=axes, at=at)
     # From an axis of one element there is nothing to choose.
     own = abstractify(places[0]).shape
-    x, chosen = (
-        squeeze(x, single),
-        {a: p for a, p in zip(axes, places, strict=True) if shape[a] != 1},
-    )
+    x = squeeze(x, single)
+    chosen = {axis: each for axis, each in zip(axes, places, strict=True) if shape[axis] != 1}
     if chosen:
         left = tuple(place_without(axis, single) for axis in chosen)
         return bind(gather_p, x, *chosen.values(), axes=left, at=at)
@@ -127,8 +125,13 @@ def taken(x: Any, places: Sequence[Any], axes: Axes, at: int) -> Any:
     return bind(broadcast_in_dim_p, x, shape=result, dims=dims)
 
 
-SCATTERED = ("set", "add", "minimum", "maximum")
-"""What a scatter does to an element and its updates: NumPy's and CuPy's names."""
+SCATTERED: dict[str, Callable[[Any, Any], Any]] = {
+    "set": lambda old, new: new,
+    "add": add,
+    "minimum": minimum,
+    "maximum": maximum,
+}
+"""What a scatter makes of an element and an update, by NumPy's and CuPy's names."""
 
 
 def _scatter_aval(

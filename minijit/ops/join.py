@@ -20,9 +20,9 @@ from minijit.ops.gather import gather
 from minijit.ops.promote import broadcast_in_dim_p, broadcast_to, convert
 from minijit.ops.reduce import reduce_sum_p
 from minijit.ops.select import where
-from minijit.ops.shape import static_slice
+from minijit.ops.shape import expand_dims, reshape, static_slice
 
-__all__ = ["concatenate", "concatenate_p", "pad", "pad_p", "static_take"]
+__all__ = ["concatenate", "concatenate_p", "pad", "pad_p", "spread", "static_take"]
 
 MAX_RUNS = 64
 
@@ -231,6 +231,20 @@ def pad(x: Any, value: Any, low: Sequence[int], high: Sequence[int]) -> Any:
         shape = tuple(n + b + a for n, b, a in zip(aval.shape, low, high, strict=True))
         return broadcast_to(fill, shape)
     return bind(pad_p, x, fill, low=tuple(low), high=tuple(high)) if any((*low, *high)) else x
+
+
+def spread(x: Any, value: Any, axis: int, between: int) -> Any:
+    """Return ``x`` with ``between`` values between neighbours along ``axis``."""
+    shape = abstractify(x).shape
+    if not between or not shape[axis]:
+        return x
+    widths = [0] * (len(shape) + 1)
+    widths[axis + 1] = between
+    wide = pad(expand_dims(x, (axis + 1,)), value, [0] * len(widths), widths)
+    extents = [*shape[:axis], shape[axis] * (between + 1), *shape[axis + 1 :]]
+    ranges = [range(extent) for extent in extents]
+    ranges[axis] = ranges[axis][:-between]
+    return static_slice(reshape(wide, tuple(extents)), ranges)
 
 
 def static_take(x: Any, positions: Sequence[int] | np.ndarray[Any, Any], axis: int) -> Any:

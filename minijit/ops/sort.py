@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from minijit.graph.aval import ShapedArray
-from minijit.graph.primitive import Primitive, Rule
+from minijit.graph.primitive import Primitive
 from minijit.graph.trace import abstractify, bind
+from minijit.ops.batching import batch_along
 from minijit.ops.create import iota
 from minijit.ops.gather import taken
 from minijit.ops.library import library
@@ -30,33 +31,24 @@ def along_axis(x: Any, places: Any, axis: int) -> Any:
     return taken(x, own, tuple(range(len(shape))), 0)
 
 
-def _batch(primitive: str) -> Rule:
-    def batch(dims: tuple[int], operand: Any, *, axis: int) -> tuple[Any, int]:
-        (dim,) = dims
-        return bind(_SORTS[primitive], operand, axis=axis + (axis >= dim)), dim
-
-    return batch
-
-
 def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> tuple[Any, Any]:
     (x,), (moved,) = primals, tangents
     order = bind(argsort_p, x, axis=axis)
     return along_axis(x, order, axis), along_axis(moved, order, axis)
 
 
-sort_p = library(
+sort_p: Primitive = library(
     "sort",
     lambda xp, operand, axis: xp.sort(xp.asarray(operand), axis),
     lambda operand, axis: ShapedArray(operand.shape, operand.dtype),
     "The elements along ``axis`` in ascending order, NaN last.",
     jvp=_sort_jvp,
-    batch=_batch("sort"),
+    batch=lambda dims, x, axis: batch_along(sort_p, dims, x, axis),
 )
-argsort_p = library(
+argsort_p: Primitive = library(
     "argsort",
     lambda xp, operand, axis: xp.argsort(xp.asarray(operand), axis, kind="stable"),
     lambda operand, axis: ShapedArray(operand.shape, np.dtype(np.int64)),
     "Positions (int64) that sort the elements along ``axis``; equal ones keep their order.",
-    batch=_batch("argsort"),
+    batch=lambda dims, x, axis: batch_along(argsort_p, dims, x, axis),
 )
-_SORTS: dict[str, Primitive] = {"sort": sort_p, "argsort": argsort_p}

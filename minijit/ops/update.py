@@ -10,24 +10,30 @@ import numpy as np
 
 from minijit.graph.source_info import user_line
 from minijit.graph.trace import abstractify, bind
-from minijit.ops.binary import add, divide, maximum, minimum, multiply, subtract
+from minijit.ops.binary import divide, multiply, subtract
 from minijit.ops.bitwise import bitwise_and
 from minijit.ops.compare import equal, greater_equal, less
 from minijit.ops.create import iota
 from minijit.ops.division import remainder
 from minijit.ops.gather import SCATTERED, scatter_p
 from minijit.ops.index import Selection, getitem, selected
-from minijit.ops.join import pad
+from minijit.ops.join import pad, spread
 from minijit.ops.places import existence, is_unknown, places_of, taken_shape
 from minijit.ops.power import power
 from minijit.ops.promote import as_operand, broadcast_in_dim_p, broadcast_to, convert
 from minijit.ops.select import where
-from minijit.ops.shape import expand_dims, reshape, rev, squeeze, static_slice
+from minijit.ops.shape import expand_dims, rev, squeeze, static_slice
 from minijit.ops.unary import negative
 
 __all__ = ["At", "Elements"]
 
-Combine = Callable[[Any, Any], Any]
+_COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    **SCATTERED,
+    "multiply": multiply,
+    "divide": divide,
+    "power": power,
+}
+"""What becomes of an element and a value."""
 
 
 class At:
@@ -64,39 +70,39 @@ class Elements:
 
         Of several for one place the last one counts, on a GPU any one of them.
         """
-        return self._updated(values, "set", lambda old, new: new)
+        return self._updated(values, "set")
 
     def add(self, values: Any) -> Any:
         """Return ``x`` with ``values`` added there, as often as a position is given."""
-        return self._updated(values, "add", add)
+        return self._updated(values, "add")
 
     def subtract(self, values: Any) -> Any:
         """Return ``x`` with ``values`` subtracted there, as often as a position is given."""
-        return self._updated(negative(as_operand(values)), "add", add)
+        return self._updated(negative(as_operand(values)), "add")
 
     def multiply(self, values: Any) -> Any:
         """Return ``x`` with these elements multiplied by ``values``."""
-        return self._updated(values, "multiply", multiply)
+        return self._updated(values, "multiply")
 
     def divide(self, values: Any) -> Any:
         """Return ``x`` with these elements divided by ``values``, in the dtype of ``x``."""
-        return self._updated(values, "divide", divide)
+        return self._updated(values, "divide")
 
     def power(self, values: Any) -> Any:
         """Return ``x`` with these elements to the power of ``values``."""
-        return self._updated(values, "power", power)
+        return self._updated(values, "power")
 
     mul = multiply
 
     def min(self, values: Any) -> Any:
         """Return ``x`` with the smaller of both there."""
-        return self._updated(values, "minimum", minimum)
+        return self._updated(values, "minimum")
 
     def max(self, values: Any) -> Any:
         """Return ``x`` with the larger of both there."""
-        return self._updated(values, "maximum", maximum)
+        return self._updated(values, "maximum")
 
-    def _updated(self, values: Any, how: str, combine: Combine) -> Any:
+    def _updated(self, values: Any, how: str) -> Any:
         x, values = self._x, as_operand(values)
         aval = abstractify(x)
         selection = selected(self._index, aval.shape)
@@ -111,7 +117,7 @@ class Elements:
             box = _scattered(box, values, places, exist, selection, how)
         else:
             at_once = dict(zip(axes, places, strict=True))
-            box = _at_one_place(box, values, at_once, exist, combine)
+            box = _at_one_place(box, values, at_once, exist, how)
         return _put_back(x, expand_dims(box, selection.dropped), selection.ranges)
 
 
@@ -146,9 +152,7 @@ def _scattered(
     return static_slice(changed, [range(n) for n in shape])
 
 
-def _at_one_place(
-    box: Any, values: Any, places: dict[int, Any], exists: Any, combine: Combine
-) -> Any:
+def _at_one_place(box: Any, values: Any, places: dict[int, Any], exists: Any, how: str) -> Any:
     """Return the box with a value for each place along the axes that have one position."""
     shape = abstractify(box).shape
     rest = tuple(axis for axis in range(len(shape)) if axis not in places)
@@ -156,7 +160,7 @@ def _at_one_place(
     masks = [equal(iota(shape, axis, abstractify(p).dtype), p) for axis, p in places.items()]
     masks += [] if exists is None else [exists]
     # A quotient of integers is a float.
-    combined = convert(combine(box, repeated), abstractify(box).dtype)
+    combined = convert(_COMBINED[how](box, repeated), abstractify(box).dtype)
     return _where_all(masks, combined, box)
 
 
@@ -175,7 +179,7 @@ def _put_back(x: Any, box: Any, ranges: tuple[range, ...]) -> Any:
             own, box = own[::-1], rev(box, axis)
         if len(own) == extent:
             continue
-        box = _spread(box, axis, own.step)
+        box = spread(box, abstractify(x).dtype.type(0), axis, own.step - 1)
         low, high = own.start, own[-1] + 1
         widths = [[0] * len(shape), [0] * len(shape)]
         widths[0][axis], widths[1][axis] = low, extent - high
@@ -186,18 +190,3 @@ def _put_back(x: Any, box: Any, ranges: tuple[range, ...]) -> Any:
         if own.step > 1:
             masks.append(equal(remainder(subtract(number, low), own.step), 0))
     return _where_all(masks, broadcast_to(box, shape), x)
-
-
-def _spread(x: Any, axis: int, step: int) -> Any:
-    """Return ``x`` with ``step - 1`` zeros between neighbours along an axis."""
-    shape = abstractify(x).shape
-    if step == 1 or shape[axis] == 1:
-        return x
-    x = expand_dims(x, (axis + 1,))
-    low = [0] * (len(shape) + 1)
-    high = [(step - 1) * (n == axis + 1) for n in range(len(shape) + 1)]
-    x = pad(x, abstractify(x).dtype.type(0), low, high)
-    x = reshape(x, (*shape[:axis], shape[axis] * step, *shape[axis + 1 :]))
-    ranges = [range(n) for n in abstractify(x).shape]
-    ranges[axis] = range((shape[axis] - 1) * step + 1)
-    return static_slice(x, ranges)

@@ -73,7 +73,7 @@ class _Mover:
                     self.users[atom].append(eqn)
         self.results = {atom for atom in jaxpr.outvars if isinstance(atom, Var)}
         self.passed: set[JaxprEqn] = set()
-        """Gathers, and operations that gathers have moved in front of."""
+        """Operations that every gather of their result has moved in front of."""
         self.eqns: list[JaxprEqn] = []
 
     def run(self) -> Jaxpr:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from minijit.graph.jaxpr import Atom, Jaxpr, JaxprEqn, Var
 from minijit.graph.trace import bind
-from minijit.ops.binary import add, maximum, minimum
 from minijit.ops.compare import equal
 from minijit.ops.create import iota
-from minijit.ops.gather import scatter_p
+from minijit.ops.gather import SCATTERED, scatter_p
 from minijit.ops.promote import broadcast_in_dim_p
 from minijit.ops.select import where
 from minijit.ops.shape import squeeze
@@ -20,13 +19,6 @@ from minijit.transforms.gather_first import counted_along
 from minijit.transforms.rewrite import rebuild, resolve, substituted
 
 __all__ = ["scatter_rows"]
-
-_COMBINED: dict[str, Callable[[Any, Any], Any]] = {
-    "set": lambda old, new: new,
-    "add": add,
-    "minimum": minimum,
-    "maximum": maximum,
-}
 
 
 def scatter_rows(jaxpr: Jaxpr) -> Jaxpr:
@@ -90,7 +82,7 @@ def _rows(eqn: JaxprEqn, definitions: Mapping[Var, JaxprEqn]) -> _Rows | None:
 
 def _choice(rows: _Rows, how: str, x: Any, updates: Any, *positions: Any) -> tuple[Any]:
     place = _repeated(positions[rows.number], rows.positions, x.shape)
-    new = _COMBINED[how](x, _repeated(updates, rows.updates, x.shape))
+    new = SCATTERED[how](x, _repeated(updates, rows.updates, x.shape))
     return (where(equal(iota(x.shape, rows.axis, place.dtype), place), new, x),)
 
 
